@@ -156,10 +156,10 @@ def _is_same(a: Any, b: ArrayFacts) -> bool:
     return (a.dtype, a.shape, a.strides) == (b.dtype, b.shape, b.strides)
 
 
-def _fresh_name(name: str, taken: Collection[str]) -> str:
+def _fresh_name(name: str, used: Collection[str]) -> str:
     """A name for messages and generated source: an ASCII identifier, whatever the caller's keys are, and a new one."""
     name = re.sub(r"[^A-Za-z0-9_]+|^(?=\d)", "_", name)[:40] or "_"
-    return next(n for n in (name, *(f"{name}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
+    return next(n for n in (name, *(f"{name}_{k}" for k in range(2, len(used) + 3))) if n not in used)
 
 
 def _is_run_time(x: Any) -> bool:

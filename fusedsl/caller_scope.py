@@ -60,11 +60,11 @@ def shadowed_constants(kernel: Kernel, given: Mapping[str, Any], mapping: Mappin
 def check_constants(kernel: Kernel, *scopes: Scope) -> None:
     """ArgumentError if a program reads a constant, and the caller's scope has another value of that name."""
     for name in kernel._source.shadowable:
-        found, _ = look_up((name,), *scopes)
-        if name in CONSTANTS and name in found and _differs(name, found[name]) and kernel._source.reads(name):
+        values, _ = look_up((name,), *scopes)
+        if name in CONSTANTS and name in values and _differs(name, values[name]) and kernel._source.reads(name):
             raise ArgumentError(
                 f"{name} is the constant {CONSTANTS[name]:.7g} in a program, and the caller's scope has "
-                f"a {type(found[name]).__name__} called {name}",
+                f"a {type(values[name]).__name__} called {name}",
                 "argument.constant",
                 help=f"pass it by name, {name}={name}, with all other arrays; or rename it",
             )

@@ -30,13 +30,14 @@ class Limits:
     bits: int = 64  # of a folded integer
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for limit in fields(self):
+            value = getattr(self, limit.name)
             if type(value) is not int or value < 1:
-                raise ArgumentError(f"limit {one.name} is {value!r}", "argument.option", help="use a positive integer")
+                what = f"limit {limit.name} is {value!r}"
+                raise ArgumentError(what, "argument.option", help="use a positive integer")
 
 
-LIMIT_NAMES = tuple(one.name for one in fields(Limits))
+LIMIT_NAMES = tuple(f.name for f in fields(Limits))
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ _ACCEPTED = {
     "limits": (lambda v: isinstance(v, Limits), f"a mapping of {', '.join(LIMIT_NAMES)}"),
 }
 
-OPTION_NAMES = tuple(one.name for one in fields(Options))
+OPTION_NAMES = tuple(f.name for f in fields(Options))
 
 
 def _invalid_option(name: str, value: object, form: str) -> ArgumentError:

@@ -228,7 +228,7 @@ def singular(text: str) -> str:
     >>> singular("3 outputs for 1 results"), singular("1 axes and 11 threads")
     ('3 outputs for 1 result', '1 axis and 11 threads')
     """
-    return _COUNTED.sub(lambda found: f"1 {_SINGULAR.get(found[1], found[1])}", text) if "1 " in text else text
+    return _COUNTED.sub(lambda match: f"1 {_SINGULAR.get(match[1], match[1])}", text) if "1 " in text else text
 
 
 def _is_stdlib_file(file: str) -> bool:

@@ -67,7 +67,7 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
             if not kernel.params:
                 return kernel(out=out)
             frame = sys._getframe(1)
-            found, others = look_up(kernel.params, frame.f_locals, frame.f_globals)
+            values, others = look_up(kernel.params, frame.f_locals, frame.f_globals)
             check_constants(kernel, frame.f_locals, frame.f_globals)
         else:
             mapping = {} if arrays is None else as_mapping(arrays)
@@ -78,11 +78,11 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
                 if name not in kernel.params:
                     read = f"the text reads {', '.join(kernel.params) or 'no names'}"
                     raise unused_argument(kernel, name, None, OPTION_NAMES, read)
-            found, others = {n: mapping[n] for n in kernel.params if n not in given and n in mapping}, {}
-            found.update(given)
-        if len(found) < len(kernel.params):
-            raise undefined(kernel, found, others, mapping if arrays is not None else ())
-        return kernel(*[found[name] for name in kernel.params], out=out)
+            values, others = {n: mapping[n] for n in kernel.params if n not in given and n in mapping}, {}
+            values.update(given)
+        if len(values) < len(kernel.params):
+            raise undefined(kernel, values, others, mapping if arrays is not None else ())
+        return kernel(*[values[name] for name in kernel.params], out=out)
     except FusedslError as fault:
         raise trimmed(fault) from fault.__cause__
 

@@ -99,7 +99,7 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
         try:
             return _over_kernel(kernel, args, named, out)
         except ArgumentError:
-            if not (_is_shaped(kernel, args, named) or any(is_container(x) for one in lists for x in one)):
+            if not (_is_shaped(kernel, args, named) or any(is_container(x) for elements in lists for x in elements)):
                 raise
         return _one_by_one(kernel, args, named, out)
     if isinstance(kernel, Fused):
@@ -178,19 +178,21 @@ def _over_kernel(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any], 
     keys, payloads = [], []
     for value in values:
         if _is_list(value):
-            key, found = looked[id(value)] = looked.get(id(value)) or list_argument_key(value)
-            payloads += found
+            key, part = looked[id(value)] = looked.get(id(value)) or list_argument_key(value)
+            payloads += part
         else:
-            key, found = argument_key(value)
-            payloads.append(found)
+            key, part = argument_key(value)
+            payloads.append(part)
         keys.append(key)
     written, addresses = [], []
-    for one in outs or ():
-        known = looked.get(id(one))
-        key, found = known if known is not None and type(known[0]) is TensorListKey else _output_list_key(one, count)
+    for out_list in outs or ():
+        known = looked.get(id(out_list))
+        if known is None or type(known[0]) is not TensorListKey:
+            known = _output_list_key(out_list, count)
+        key, part = known
         written.append(key)
-        addresses += found
-    flat = None if outs is None else [o for one in outs for o in (one or [None] * count)]
+        addresses += part
+    flat = None if outs is None else [o for out_list in outs for o in (out_list or [None] * count)]
 
     def first() -> tuple[list, BatchedCall | None]:
         return _run_first_over_kernel(kernel, values, count, outs)
@@ -222,13 +224,13 @@ def _outs(out: Any, count: int, name: str) -> list[Sequence[Any] | None]:
             help="out= takes a list of arrays, or a tuple with such a list or None per result",
         )
     outs = list(out) if any(map(_is_list, out)) else [out]
-    for k, one in enumerate(outs):
+    for k, out_list in enumerate(outs):
         label = f"out[{k}]" if len(outs) > 1 else "out"
-        if one is not None and not _is_list(one):
+        if out_list is not None and not _is_list(out_list):
             raise ArgumentError(f"{label} is no list", "argument.out", help="pass a list of arrays for each result")
-        if one is not None and len(one) != count:
+        if out_list is not None and len(out_list) != count:
             raise ArgumentError(
-                f"{name} has {count} elements and {label} has {len(one)}",
+                f"{name} has {count} elements and {label} has {len(out_list)}",
                 "argument.length",
                 help="pass one output per call, or None for one to allocate",
             )
@@ -252,8 +254,8 @@ def _run_first_over_kernel(kernel: Kernel, values: Sequence[Any], count: int, wr
     items = []
     for k in range(count):
         at = tuple(start + (k if _is_list(value) else 0) for start, value in zip(starts, values))
-        facts = {names[place_]: one[k if len(one) > 1 else 0] for place_, one in zip(at, described)}
-        outs = None if written is None else [one[k] if one is not None else None for one in written]
+        facts = {names[index]: listed[k if len(listed) > 1 else 0] for index, listed in zip(at, described)}
+        outs = None if written is None else [listed[k] if listed is not None else None for listed in written]
         items.append(ForeachCall(kernel._program.plans, facts, outs, at))
     each = [[v[k] if _is_list(v) else v for v in values] for k in range(count)]
     return _run_first([kernel._program] * count, items, each, names, frozenset(shared))
@@ -306,12 +308,12 @@ def _one_by_one(kernel: Kernel | Fused, args: Sequence[Any], named: Mapping[str,
     outs = None if out is None else _outs(out, count, "the first list")
     returned = []
     for k in range(count):
-        given = [a[k] if _is_list(a) else a for a in args]
+        positional = [a[k] if _is_list(a) else a for a in args]
         more = {name: a[k] if _is_list(a) else a for name, a in named.items()}
         if outs is not None:
-            each = [None if one is None else one[k] for one in outs]
+            each = [None if out_list is None else out_list[k] for out_list in outs]
             more["out"] = each[0] if len(each) == 1 else tuple(each)
-        returned.append(kernel(*given, **more))
+        returned.append(kernel(*positional, **more))
     return _by_result(returned)
 
 
@@ -355,17 +357,17 @@ def _run_first(
     """(the results, what repeats the calls or None): prepared together, or if that is impossible, one by one."""
     resolved = resolve_lists(items)
     options = programs[0].options
-    asked = [require_in_range(item.plans, item.facts) for item in items] if options.bounds == "raise" else []
+    read_back = [require_in_range(item.plans, item.facts) for item in items] if options.bounds == "raise" else []
     if not (options.verify or any(runs_on_other_device(options, item.facts) for item in items)):
         try:
             start = perf_counter()
             prepared = prepare_foreach(items, resolved, names, shared)
             first_call(f"foreach of {programs[0].source.title}", perf_counter() - start)
-            return prepared.run(), prepared.call if prepared.reusable and not any(asked) else None
+            return prepared.run(), prepared.call if prepared.reusable and not any(read_back) else None
         except CompileError:
             if not options.fallback:
                 raise
         except EmptyRows:
             pass
-    each = [program.run(one, item.outs) for program, item, one in zip(programs, items, values)]
+    each = [program.run(call_values, item.outs) for program, item, call_values in zip(programs, items, values)]
     return [result for results in zip(*each) for result in results], None

@@ -105,10 +105,10 @@ def occupancy(hardware: Hardware, registers: int, threads: int, shared: int) -> 
     """
     warps = -(-threads // 32)
     per_warp = -(-registers * 32 // 256) * 256
-    taken = -(-shared // 128) * 128 + (KIB if hardware.cc >= (8, 0) else 0)
+    block_bytes = -(-shared // 128) * 128 + (KIB if hardware.cc >= (8, 0) else 0)
     limits = {
         "registers": (hardware.registers // 4 // max(per_warp, 1)) * 4 // warps,
-        "shared memory": hardware.shared // taken if taken else hardware.blocks,
+        "shared memory": hardware.shared // block_bytes if block_bytes else hardware.blocks,
         "threads": hardware.warps // warps,
         "blocks": hardware.blocks,
     }

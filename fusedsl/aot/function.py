@@ -106,8 +106,8 @@ def _order(function: Callable) -> list[str] | None:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return None
-    several = any(p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for p in parameters)
-    return None if several else [p.name for p in parameters if p.kind in NAMED]
+    variadic = any(p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for p in parameters)
+    return None if variadic else [p.name for p in parameters if p.kind in NAMED]
 
 
 def traced_from_json(record: Mapping[str, Any], graph: Any) -> Traced:
@@ -149,6 +149,7 @@ def as_saved(record: Mapping[str, Any], args: tuple, keywords: dict[str, Any]) -
 
 def _other_arguments(record: Mapping[str, Any], what: str, code: str = "argument.count") -> ArgumentError:
     count, names = record["given"]
-    given = [*(record["order"] or [f"argument {k}" for k in range(count)])[:count], *names]
-    message = f"{record['function']} was saved for calls with {', '.join(given) or 'no arguments'}; this one has {what}"
+    saved_arguments = [*(record["order"] or [f"argument {k}" for k in range(count)])[:count], *names]
+    form = ", ".join(saved_arguments) or "no arguments"
+    message = f"{record['function']} was saved for calls with {form}; this one has {what}"
     return ArgumentError(message, code, help="call it as it was saved, or save it as it is called")

@@ -61,9 +61,9 @@ def no_plan(saved: SavedFile, parameters: Sequence[Parameter], arguments: Argume
         return _no_lengths(saved, arguments)
     chosen = typed or differing
     named = len(own) > 1
-    given = ", ".join(_spelled(arguments[k], own[k].name if named else "") for k in chosen)
-    has = ", ".join(_pattern(plans[0], k, named) for k in chosen)
-    message = f"{saved.name} has no kernel for {given}; it has {has}"
+    passed = ", ".join(_spelled(arguments[k], own[k].name if named else "") for k in chosen)
+    saved_patterns = ", ".join(_pattern(plans[0], k, named) for k in chosen)
+    message = f"{saved.name} has no kernel for {passed}; it has {saved_patterns}"
     if typed:
         return DTypeError(message, "file.dtype", help=_other_dtype(own[typed[0]], arguments[typed[0]]))
     return ShapeError(message, "file.shape", help=f"save one for them too: {_specs(arguments)}")
@@ -105,9 +105,9 @@ def no_code(saved: SavedFile, arguments: Arguments, cc: tuple[int, int] | None) 
 def _no_lengths(saved: SavedFile, arguments: Arguments) -> ShapeError:
     """The error for arguments of a saved signature, with other lengths."""
     names = saved.names if len(saved.names) > 1 else ("",)
-    given = ", ".join(_spelled(a, name) for name, a in zip(names, arguments) if isinstance(a, ArrayFacts))
+    passed = ", ".join(_spelled(a, name) for name, a in zip(names, arguments) if isinstance(a, ArrayFacts))
     help = f"save one for lengths like these too: {_specs(arguments)}"
-    return ShapeError(f"{saved.name} has no kernel for lengths like {given}", "file.shape", help=help)
+    return ShapeError(f"{saved.name} has no kernel for lengths like {passed}", "file.shape", help=help)
 
 
 def _no_target(saved: SavedFile, on_cpu: bool, cc: tuple[int, int] | None = None) -> DeviceError:

@@ -51,7 +51,7 @@ def kernels_for(case: ResolvedCall) -> list[tuple[KernelPlan, KernelIR, str]]:
     own = [(plan, *scheduled_cpu(bound)) for plan, bound in case.kernels]
     calls = [_bound(case, arguments) for arguments in _calls(case) if _holds(case, arguments)]
     others = Counter((plan, *scheduled_cpu(bound)) for call in calls for plan, bound in call)
-    return [*own, *(one for one, count in others.items() if count >= KERNEL_SHARE * len(calls))]
+    return [*own, *(loops_of_kernel for loops_of_kernel, count in others.items() if count >= KERNEL_SHARE * len(calls))]
 
 
 def _calls(case: ResolvedCall) -> list[list[ArrayFacts | Weak]]:
@@ -130,16 +130,16 @@ def _agreeing(case: ResolvedCall, sizes: Mapping[Symbol, int]) -> Mapping[Symbol
     extents = Extents({**case.extents, **sizes})
     for check in case.plan.checks:
         if check.kind in EQUAL and not holds(check, extents):
-            for one, other in (check.dims[:2], check.dims[1::-1]):
-                if isinstance(one, Symbol) and not isinstance(other, Symbol):
-                    extents = Extents({**extents, one: evaluate(other, extents)})
+            for extent, other in (check.dims[:2], check.dims[1::-1]):
+                if isinstance(extent, Symbol) and not isinstance(other, Symbol):
+                    extents = Extents({**extents, extent: evaluate(other, extents)})
                     break
     return extents
 
 
-def _resized(given: Arguments, sizes: Mapping[Symbol, int]) -> list[ArrayFacts | Weak]:
+def _resized(arguments: Arguments, sizes: Mapping[Symbol, int]) -> list[ArrayFacts | Weak]:
     """Arguments with other extents, laid out as before: equally dense, in the same order of axes."""
-    return [_resized_one(a, k, sizes) if isinstance(a, ArrayFacts) and a.shape else a for k, a in enumerate(given)]
+    return [_resized_one(a, k, sizes) if isinstance(a, ArrayFacts) and a.shape else a for k, a in enumerate(arguments)]
 
 
 def _resized_one(a: ArrayFacts, k: int, sizes: Mapping[Symbol, int]) -> ArrayFacts:

@@ -98,11 +98,11 @@ def _for_cpu(program: Program, values: Sequence[Any], processor: Processor) -> T
     """The kernels of these and other shapes as shared objects."""
     plans, wanted = [], {}
     for case in served_cases(case_of(program, values, "cpu", None, alone=True)):
-        ones = unit_groups(case)
-        plans.append(_plan(case, ones))
+        groups = unit_groups(case)
+        plans.append(_plan(case, groups))
         for plan, kernel, loops in (*kernels_for(case), *general_kernels(case)):
             wanted[unversioned_key(cpu_key(kernel, loops, plan.digest, processor))] = (kernel, loops, plan.digest)
-    kernels = {key: _shared(build_loops(*one, processor), processor) for key, one in wanted.items()}
+    kernels = {key: _shared(build_loops(*parts, processor), processor) for key, parts in wanted.items()}
     return TargetContents(plans, kernels, processor)
 
 

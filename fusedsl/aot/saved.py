@@ -114,7 +114,7 @@ def _saved(manifest: Mapping[str, Any], code: Mapping[str, bytes], name: str, da
         tuple(manifest["names"]),
         Options(**manifest["options"]),
         plans,
-        tuple(Processor(**{**one, "flags": tuple(one["flags"])}) for one in manifest["processors"]),
+        tuple(Processor(**{**processor, "flags": tuple(processor["flags"])}) for processor in manifest["processors"]),
         tuple((int(major), int(minor)) for major, minor in manifest["capabilities"]),
         {key: (facts, code[key]) for key, facts in manifest["kernels"].items()},
     )

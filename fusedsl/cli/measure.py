@@ -95,9 +95,9 @@ def medians(target: BenchmarkTarget, *calls: Callable[[], Any], budget: float = 
     times: list[list[float]] = [[] for _ in calls]
     start = time.perf_counter()
     while len(times[0]) < 3 or (time.perf_counter() - start < budget and len(times[0]) < 200):
-        for call, taken in zip(calls, times):
-            taken.append(target.seconds(call))
-    return [median(taken) for taken in times]
+        for call, seconds in zip(calls, times):
+            seconds.append(target.seconds(call))
+    return [median(seconds) for seconds in times]
 
 
 def measure(workload: Workload, elements: int, target: BenchmarkTarget) -> Measured:

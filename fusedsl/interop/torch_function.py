@@ -176,9 +176,9 @@ def _trace_facts(x: Any, name: str) -> ArrayFacts | Weak:
 def _register(name: str, fused: Any, form: Form, kinds: Sequence[str], returned: Form, traced: Traced) -> None:
     written = [argument for argument, _ in traced.writes]
     count = len(traced.graph.results) - len(written)  # written ones come last
-    taken = [f"{kind}{f'(a{k}!)' if k in written else ''} a{k}" for k, kind in enumerate(kinds)]
+    arguments = [f"{kind}{f'(a{k}!)' if k in written else ''} a{k}" for k, kind in enumerate(kinds)]
     returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
-    schema = f"({', '.join(taken)}) -> {returns}"
+    schema = f"({', '.join(arguments)}) -> {returns}"
 
     def as_returned(results: Sequence[Any]) -> Any:
         return (results[0] if count == 1 else tuple(results)) if count else None

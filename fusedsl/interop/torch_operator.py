@@ -66,9 +66,9 @@ def operator(program_name: str, kinds: str, outs: int = 0) -> str:
     if name in _registered:
         return name
     count = len(kinds)
-    taken = [f"{'Tensor' if kind == 't' else 'Scalar'} a{k}" for k, kind in enumerate(kinds)]
-    taken += [f"Tensor(o{k}!) out{k}" for k in range(outs)]
-    schema = f"({', '.join(taken)}) -> {'()' if outs else 'Tensor[]'}"
+    arguments = [f"{'Tensor' if kind == 't' else 'Scalar'} a{k}" for k, kind in enumerate(kinds)]
+    arguments += [f"Tensor(o{k}!) out{k}" for k in range(outs)]
+    schema = f"({', '.join(arguments)}) -> {'()' if outs else 'Tensor[]'}"
 
     def run(*given: Any) -> list[Any] | None:
         results = program.run(given[:count], given[count:] or None)

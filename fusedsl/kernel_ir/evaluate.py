@@ -177,15 +177,15 @@ class KernelRun:
             places.append(place)
         return tuple(places)
 
-    def body(self, one: Body | None) -> list[np.ndarray]:
+    def body(self, body: Body | None) -> list[np.ndarray]:
         """Evaluate a body; its results are known afterwards."""
-        if one is None:
+        if body is None:
             return []
-        own: Known = {v.name: self.known[v.name] for v in one.args}
-        for i in one.instructions:
+        own: Known = {v.name: self.known[v.name] for v in body.args}
+        for i in body.instructions:
             own[i.target] = eval(_compiled(i), self.words, own)
-        results = [self._shaped(own[v.name]).astype(numpy_dtype(v.dtype)) for v in one.results]
-        self.known |= {v.name: x for v, x in zip(one.results, results)}
+        results = [self._shaped(own[v.name]).astype(numpy_dtype(v.dtype)) for v in body.results]
+        self.known |= {v.name: x for v, x in zip(body.results, results)}
         return results
 
     def _shaped(self, x: Any) -> np.ndarray:
@@ -233,10 +233,10 @@ class KernelRun:
 
     # -- stores
 
-    def store(self, one: Store) -> None:
+    def store(self, store: Store) -> None:
         """Write a value to its output."""
-        use = self.kernel.arrays[one.operand]
-        view, x = self.memory.view(use), self.known[one.value]
+        use = self.kernel.arrays[store.operand]
+        view, x = self.memory.view(use), self.known[store.value]
         where = self.places(use)
         shape = np.broadcast_shapes(*(place.shape for place in where), (1,) * len(self.axes))
         along = [a for a, n in enumerate(x.shape) if n not in (1, shape[a])]

@@ -37,8 +37,8 @@ def run_attention(run: KernelRun) -> None:
 
 def _tile(run: KernelRun, stream: AttentionBody) -> None:
     """Compute one chunk of keys and combine it with the state."""
-    for one in (*stream.mask_inputs, *stream.row_inputs):
-        run.body(one)
+    for inputs in (*stream.mask_inputs, *stream.row_inputs):
+        run.body(inputs)
     if stream.paged is not None:
         run.body(stream.paged.body)
     for score in stream.scores:
@@ -62,8 +62,8 @@ def _score(run: KernelRun, score: Score) -> np.ndarray:
     return _contract(run, left, right, score.axis).astype(numpy_dtype(score.value.dtype))
 
 
-def _single_result(run: KernelRun, one: Body) -> np.ndarray:
-    (value,) = run.body(one)
+def _single_result(run: KernelRun, body: Body) -> np.ndarray:
+    (value,) = run.body(body)
     return value
 
 

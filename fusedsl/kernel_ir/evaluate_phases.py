@@ -41,8 +41,8 @@ def work(run: KernelRun, phase: Phase) -> None:
     """Element work of a phase: its stores and column reductions."""
     run.body(phase.element)
     for step in phase.scans:
-        for one in step.scans:
-            run.known |= _named(one, [_scanned(run, one)])
+        for scan in step.scans:
+            run.known |= _named(scan, [_scanned(run, scan)])
         run.body(step.element)
     if phase.select is not None:
         _order(run, phase.select)
@@ -71,19 +71,19 @@ def _scanned(run: KernelRun, use: ScanUse) -> np.ndarray:
     return np.moveaxis(prefixes, 0, axis)
 
 
-def _order(run: KernelRun, one: Selection) -> None:
+def _order(run: KernelRun, selection: Selection) -> None:
     """Sorted elements, along the sorted axis."""
     (axis,) = run.columns
-    x = run.over(run.known[one.key.name], (axis,))
-    order = np.argsort(np.flip(x, axis) if one.descending else x, axis=axis, kind="stable")
-    order = np.flip(x.shape[axis] - 1 - order, axis) if one.descending else order
+    x = run.over(run.known[selection.key.name], (axis,))
+    order = np.argsort(np.flip(x, axis) if selection.descending else x, axis=axis, kind="stable")
+    order = np.flip(x.shape[axis] - 1 - order, axis) if selection.descending else order
     ranked = {"values": np.take_along_axis(x, order, axis), "positions": order}
-    for part, value in (("values", one.values), ("positions", one.positions)):
+    for part, value in (("values", selection.values), ("positions", selection.positions)):
         if value is not None:
             (ranks,) = run.ranks
             places = ranked[part].take(np.arange(run.axes[ranks]), axis=axis)
             run.known[value.name] = np.swapaxes(places, axis, ranks).astype(numpy_dtype(value.dtype))
-    for part, place, value in one.places:
+    for part, place, value in selection.places:
         run.known[value.name] = ranked[part].take([place], axis=axis).astype(numpy_dtype(value.dtype))
 
 

@@ -144,8 +144,8 @@ def dtype_column(d: DType) -> str:
 
 def needed(instructions: Sequence[Instruction], names: Iterable[str]) -> set[str]:
     """The names that these are computed from, themselves included."""
-    found = set(names)
+    needed_names = set(names)
     for i in reversed(instructions):
-        if i.target in found:
-            found.update(i.names)
-    return found
+        if i.target in needed_names:
+            needed_names.update(i.names)
+    return needed_names

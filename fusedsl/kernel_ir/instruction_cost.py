@@ -21,9 +21,9 @@ DOUBLE_SHARE = 1.5
 
 def instruction_cost(i: Instruction) -> int:
     """Instructions of one, by the table of operations."""
-    found = COLUMN_COSTS.get((i.op, dtype_column(i.dtype)), COSTS.get(i.op))
-    if found is not None:
-        return found
+    listed = COLUMN_COSTS.get((i.op, dtype_column(i.dtype)), COSTS.get(i.op))
+    if listed is not None:
+        return listed
     return OPS[i.op].cost if i.op in OPS else 1
 
 
@@ -45,10 +45,10 @@ def double_instructions(instructions: Iterable[Instruction]) -> float:
 
 def varying(instructions: Iterable[Instruction], fixed: Iterable[str]) -> tuple[Instruction, ...]:
     """Instructions whose values differ by element; a thread computes the others once."""
-    same, found = set(fixed), []
+    same, by_element = set(fixed), []
     for i in instructions:
         if same.issuperset(i.names):
             same.add(i.target)
         else:
-            found.append(i)
-    return tuple(found)
+            by_element.append(i)
+    return tuple(by_element)

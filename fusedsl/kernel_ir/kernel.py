@@ -17,7 +17,7 @@ from .phase import Body, MatrixProduct, Phase, Reduction, Store, Value
 class Operand:
     """An array that the kernel reads or writes.
 
-    `strides` has one letter per iteration axis (row axes, then column axes): "0" broadcast, "1" contiguous (only the
+    `strides` has a stride kind per iteration axis (row axes, then column axes): "0" broadcast, "1" contiguous (only the
     vector axis), "s" a run-time stride in elements, of any sign.
     """
 
@@ -27,7 +27,7 @@ class Operand:
     access: Access = "element"
     near: int = -1  # elementwise kernels: the contiguous axis, if it is not the last one; products: the contiguous axis
     near_access: Access = "element"  # "vector": 16-byte accesses along `near`
-    rank: str = ""  # stride letter along sorted positions; "": holds none
+    rank: str = ""  # stride kind along sorted positions; "": holds none
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class KernelIR:
     def row_operands(self) -> frozenset[int]:
         """Operands with one value a row: stride 0 along every column axis."""
         across = [operand.strides[self.row_axes :] if self.row_axes else "1" for operand in self.operands]
-        return frozenset(k for k, letters in enumerate(across) if set(letters) == {"0"})
+        return frozenset(k for k, kinds in enumerate(across) if set(kinds) == {"0"})
 
     @cached_property
     def element_operands(self) -> tuple[int, ...]:

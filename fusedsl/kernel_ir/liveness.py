@@ -36,7 +36,7 @@ def last_uses(body: Body) -> dict[str, int]:
 def live_between_phases(kernel: KernelIR) -> tuple[DType, ...]:
     """Types of the element values live between two phases, at the maximum; loads as they are stored."""
     kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.element_loads}
-    made: dict[str, int] = {}
+    first_phase: dict[str, int] = {}
     used: dict[str, int] = {}
     for number, phase in enumerate(kernel.phases):
         if phase.ranks:
@@ -44,15 +44,15 @@ def live_between_phases(kernel: KernelIR) -> tuple[DType, ...]:
         for value in phase.reads:
             used[value.name] = number
             if value.name in kinds:
-                made.setdefault(value.name, number)
+                first_phase.setdefault(value.name, number)
         for value in phase.results:
-            if value.name not in made:
-                made[value.name], kinds[value.name] = number, value.dtype
+            if value.name not in first_phase:
+                first_phase[value.name], kinds[value.name] = number, value.dtype
     between = [
-        tuple(kinds[name] for name in made if made[name] < number <= used.get(name, -1))
+        tuple(kinds[name] for name in first_phase if first_phase[name] < number <= used.get(name, -1))
         for number in range(1, len(kernel.phases))
     ]
-    return max(between, key=lambda found: register_count(found, packed=True), default=())
+    return max(between, key=lambda dtypes: register_count(dtypes, packed=True), default=())
 
 
 def most_registers_with_arguments(phases: Sequence[Phase]) -> int:

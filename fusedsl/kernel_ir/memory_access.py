@@ -107,7 +107,7 @@ def merge_row_axes(
 
 
 def stride_kinds(extents: Sequence[int], strides: Sequence[int]) -> str:
-    """A stride letter per axis: "0" broadcast, "1" contiguous (the last axis only), "s" a run-time stride."""
+    """A stride kind per axis: "0" broadcast, "1" contiguous (the last axis only), "s" a run-time stride."""
     last = len(extents) - 1
     return "".join(
         "0" if s == 0 else "1" if a == last and (s == 1 or extents[a] == 1) else "s" for a, s in enumerate(strides)
@@ -140,14 +140,14 @@ def strided_axis_access(
 ) -> list[tuple[int, Access]]:
     """For each operand of a map the axis, if not the last, along which its elements are neighbours (else -1), and
     whether whole 16-byte vectors fit along it: "vector" or "element"."""
-    found: list[tuple[int, Access]] = []
+    accesses: list[tuple[int, Access]] = []
     for d, line, address in zip(dtypes, collapsed.strides, addresses):
         axis = next((a for a, step in enumerate(line[:-1]) if step == 1 and abs(line[-1]) > 1), -1)
         others = (step for a, step in enumerate(line) if a != axis)
         whole = collapsed.extents[axis] * d.itemsize % ACCESS_BYTES == 0 and address % ACCESS_BYTES == 0
         whole = whole and all(step * d.itemsize % ACCESS_BYTES == 0 for step in others)
-        found.append((axis, "vector" if axis >= 0 and whole else "element"))
-    return found
+        accesses.append((axis, "vector" if axis >= 0 and whole else "element"))
+    return accesses
 
 
 def contiguous_axis_access(
@@ -185,8 +185,8 @@ def row_access(
     if len(extents) == row_axes + 1:
         starts = {k: (addresses[k] // dtypes[k].itemsize, *collapsed.strides[k][:row_axes]) for k in near}
         anchor = max(_congruent(starts, width), key=lambda group: _bytes(group, seen, dtypes))
-    most, found = _bytes(vector, seen, dtypes), _bytes(anchor, seen, dtypes)
-    if most > found or (most == found and not (single and extents[-1] <= SHORT_ROW)):
+    most, anchored = _bytes(vector, seen, dtypes), _bytes(anchor, seen, dtypes)
+    if most > anchored or (most == anchored and not (single and extents[-1] <= SHORT_ROW)):
         return tuple("vector" if k in vector else "element" for k in everyone)
     return tuple("peeled" if k in anchor else "element" for k in everyone)
 
@@ -238,7 +238,7 @@ def row_axis_access(
     words: int = 1,
     alone: int = -1,
 ) -> tuple[int, tuple[str, ...], tuple[Access, ...]]:
-    """(elements of a vector along the last row axis, stride letters and an access per operand).
+    """(elements of a vector along the last row axis, stride kinds and an access per operand).
 
     The widest vectors, 16 bytes at most, that most bytes of the arrays that lie along the axis can be accessed in, and
     whose states (of so many registers for an element) a thread can hold. If nothing but states is made of the only

@@ -30,15 +30,15 @@ def kernel_params(kernel: KernelIR) -> tuple[KernelParam, ...]:
     a scalar fills the low bytes with its own representation. The CUDA kernel takes the slots as int64 arguments, the
     CPU kernel takes their address.
     """
-    found = [KernelParam("pointer", k) for k in range(len(kernel.operands))]
-    found += [KernelParam(kind, 0) for kind in ("workspace", "semaphores") if getattr(kernel, kind)]
+    params = [KernelParam("pointer", k) for k in range(len(kernel.operands))]
+    params += [KernelParam(kind, 0) for kind in ("workspace", "semaphores") if getattr(kernel, kind)]
     if kernel.tma_boxes:
-        found += [KernelParam("gap", k) for k in range((WINDOW_PHASE - len(found)) % 8)]
-        found += [KernelParam("window", k, word) for k in range(len(kernel.tma_boxes)) for word in range(WINDOW_WORDS)]
-    found += [KernelParam("extent", a) for a in range(kernel.axes)]
+        params += [KernelParam("gap", k) for k in range((WINDOW_PHASE - len(params)) % 8)]
+        params += [KernelParam("window", k, word) for k in range(len(kernel.tma_boxes)) for word in range(WINDOW_WORDS)]
+    params += [KernelParam("extent", a) for a in range(kernel.axes)]
     for k, operand in enumerate(kernel.operands):
-        found += [KernelParam("stride", k, a) for a, letter in enumerate(operand.strides) if letter == "s"]
-        found += [KernelParam("stride", k, kernel.axes)] if operand.rank == "s" else []
-    found += [KernelParam("magic", a) for a in range(1, kernel.axes)]
-    found += [KernelParam("scalar", k) for k in range(len(kernel.scalars))]
-    return tuple(found)
+        params += [KernelParam("stride", k, a) for a, stride_kind in enumerate(operand.strides) if stride_kind == "s"]
+        params += [KernelParam("stride", k, kernel.axes)] if operand.rank == "s" else []
+    params += [KernelParam("magic", a) for a in range(1, kernel.axes)]
+    params += [KernelParam("scalar", k) for k in range(len(kernel.scalars))]
+    return tuple(params)

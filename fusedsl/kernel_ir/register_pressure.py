@@ -212,8 +212,8 @@ class _Values:
 
     def here(self, number: int, names: Iterable[str]) -> set[str]:
         """Those of the names of a phase that it makes itself."""
-        found = {self.names[number].get(name, name) for name in names}
-        return {name for name in found if self.made.get(name) == number}
+        own = {self.names[number].get(name, name) for name in names}
+        return {name for name in own if self.made.get(name) == number}
 
     def total(self, names: Iterable[str], elements: int) -> float:
         return elements * sum(self.sizes[name] for name in names)
@@ -232,12 +232,12 @@ class _Values:
 
     def _frontier(self, number: int, missing: set[str], there: set[str], wanted: set[str]) -> set[str]:
         """What is there, or computed of that, and still read once the missing loads have come."""
-        late, made = set(missing), set(there)
+        late, early = set(missing), set(there)
         for value, read in self.steps[number]:
-            (late if late & set(read) else made).add(value)
+            (late if late & set(read) else early).add(value)
         needed = {name for value, read in self.steps[number] if value in late for name in read} | wanted
         later = {name for name in there if self.last.get(name, -1) > number}
-        return {name for name in made & (needed | later) if name in self.sizes}
+        return {name for name in early & (needed | later) if name in self.sizes}
 
 
 def _held(values: _Values, number: int) -> float:

@@ -43,7 +43,7 @@ def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None 
     arrays_are_stored_once(plan, types, places)
     if graph is None:
         return "not asked for"
-    lines = sum(len(one.instructions) for kernel in plan.kernels for one in bodies_of(kernel))
+    lines = sum(len(body.instructions) for kernel in plan.kernels for body in bodies_of(kernel))
     ways = (False, True) if any(kernel.looped for kernel in plan.kernels) else (False,)
     return "; ".join(filter(None, {compare(graph, (), samples.small, partial(_run, plan, way), lines) for way in ways}))
 

@@ -26,7 +26,7 @@ def verify_attention(kernel: KernelPlan) -> None:
 
 def _results_of(bodies: Iterable[Body | None], known: Known) -> Known:
     """The results of bodies that read the same values."""
-    return {name: d for one in bodies if one is not None for name, d in body(one, known).items()}
+    return {name: d for part in bodies if part is not None for name, d in body(part, known).items()}
 
 
 def _element_values(stream: AttentionBody, given: BodyInputs) -> Known:
@@ -60,11 +60,11 @@ def _tile(stream: AttentionBody, phases: Iterable[Phase], elements: Known) -> De
 
 def _update_row_max(stream: AttentionBody, scope: DefinedNames) -> None:
     before = {v.name: v.dtype for v in stream.state.accumulators}
-    for one in (stream.update_row_max, stream.choose_reference):
-        if one is not None:
-            body(one, scope.rows | before)
-            require(len(one.results) <= len(stream.state.inputs), "the row maximum is part of a tile's state", one)
-            scope.rows |= {v.name: v.dtype for v in stream.state.inputs[: len(one.results)]}
+    for part in (stream.update_row_max, stream.choose_reference):
+        if part is not None:
+            body(part, scope.rows | before)
+            require(len(part.results) <= len(stream.state.inputs), "the row maximum is part of a tile's state", part)
+            scope.rows |= {v.name: v.dtype for v in stream.state.inputs[: len(part.results)]}
 
 
 def _verify_block_mask(

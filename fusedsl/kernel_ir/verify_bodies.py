@@ -37,7 +37,7 @@ def bodies_of(kernel: KernelPlan) -> list[Body]:
     """Bodies of a kernel's phases."""
     phases = [*kernel.resident, *kernel.looped, *(kernel.attention.tile_phases if kernel.attention else ())]
     parts = [part for phase in phases for part in (phase, *phase.tile_phases)]
-    return [one for part in parts for one in (*part.bodies, part.row) if one is not None]
+    return [work for part in parts for work in (*part.bodies, part.row) if work is not None]
 
 
 # -- what is given
@@ -71,19 +71,19 @@ def _along(axes: Sequence[tuple[Value, Iterable[int]]], inside: frozenset[int] |
 # -- bodies
 
 
-def body(one: Body, known: Mapping[str, DType]) -> Known:
+def body(checked: Body, known: Mapping[str, DType]) -> Known:
     """Names that a body defines; VerifyError if it reads an unknown name."""
-    for v in one.args:
-        are_known([v], known, one)
-    defined = {v.name for v in one.args}
-    for i in one.instructions:
+    for v in checked.args:
+        are_known([v], known, checked)
+    defined = {v.name for v in checked.args}
+    for i in checked.instructions:
         missing = [name for name in i.names if name not in defined]
         require(not missing, "an instruction reads what is defined before it", i, missing)
         require(i.target not in defined, "a name is defined once", i)
         defined.add(i.target)
-    for v in one.results:
-        require(v.name in defined, "a result is defined by its body", v, one)
-    return {v.name: v.dtype for v in one.results}
+    for v in checked.results:
+        require(v.name in defined, "a result is defined by its body", v, checked)
+    return {v.name: v.dtype for v in checked.results}
 
 
 def are_known(values: Iterable[Value], known: Mapping[str, DType], what: object) -> None:
@@ -114,48 +114,50 @@ class DefinedNames:
     columns: Known = field(default_factory=dict)
     ranks: Known = field(default_factory=dict)
 
-    def phase(self, one: Phase) -> None:
+    def phase(self, phase: Phase) -> None:
         """A phase, after those before it."""
-        self.folded(one)
-        self.finished(one)
+        self.folded(phase)
+        self.finished(phase)
 
-    def folded(self, one: Phase) -> None:
+    def folded(self, phase: Phase) -> None:
         """Element work or tile phases, and their reductions."""
-        for part in one.tile_phases:
+        for part in phase.tile_phases:
             self.phase(part)
-        lifted = self.rows if one.tile_phases else self.work(one)
-        for use in one.folds:
+        lifted = self.rows if phase.tile_phases else self.work(phase)
+        for use in phase.folds:
             self.rows |= fold(use, lifted)
 
-    def finished(self, one: Phase) -> None:
+    def finished(self, phase: Phase) -> None:
         """Row body, after the reductions."""
-        if one.derived is not None:
-            own = {v.name for use in one.folds for v in use.inputs}
-            require(own.issuperset(v.name for v in one.derived.accumulators), "what is implied is a state", one.derived)
-            body(one.derived.body, self.rows)
-        if one.row is not None:
-            self.rows |= body(one.row, self.rows)
-        self.stores(one.row_stores, self.rows)
+        if phase.derived is not None:
+            own = {v.name for use in phase.folds for v in use.inputs}
+            require(
+                own.issuperset(v.name for v in phase.derived.accumulators), "what is implied is a state", phase.derived
+            )
+            body(phase.derived.body, self.rows)
+        if phase.row is not None:
+            self.rows |= body(phase.row, self.rows)
+        self.stores(phase.row_stores, self.rows)
 
-    def work(self, one: Phase) -> Known:
+    def work(self, phase: Phase) -> Known:
         """Element work of a phase: inputs of its reductions."""
-        known = {**self.elements, **self.rows, **(self.ranks if one.ranks else {})}
-        results = body(one.element, known)
-        for step in one.scans:
+        known = {**self.elements, **self.rows, **(self.ranks if phase.ranks else {})}
+        results = body(phase.element, known)
+        for step in phase.scans:
             results |= self.scanned(step, known | results)
-        for product in one.products:
+        for product in phase.products:
             body(product.left, self.elements)
             body(product.right, self.elements)
         known |= results
-        if one.select is not None:
-            are_known([one.select.key], known, one.select)
-            along = (one.select.values, one.select.positions)
+        if phase.select is not None:
+            are_known([phase.select.key], known, phase.select)
+            along = (phase.select.values, phase.select.positions)
             self.ranks |= {v.name: v.dtype for v in along if v is not None}
-            self.rows |= {v.name: v.dtype for _, _, v in one.select.places}
-        self.stores(one.stores, known)
-        for use in one.column_reductions:
+            self.rows |= {v.name: v.dtype for _, _, v in phase.select.places}
+        self.stores(phase.stores, known)
+        for use in phase.column_reductions:
             self.columns |= fold(use, known)
-        if not one.ranks:
+        if not phase.ranks:
             self.elements |= results
         return known
 

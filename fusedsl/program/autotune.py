@@ -121,7 +121,7 @@ class _Tuning:
         launched = [(plan, bound) for plan, bound in first.arrays.call.kernels if not bound.empty]
         self.extents = {plan.name: bound.extents for plan, bound in launched}
         chosen = [(plan, *scheduled_cuda(bound, self.hardware, False)) for plan, bound in launched]
-        self.missing = [one for one in chosen if tuning_result(*one, self.hardware) is None]
+        self.missing = [scheduled for scheduled in chosen if tuning_result(*scheduled, self.hardware) is None]
 
     def run(self) -> None:
         """Try the neighbours of every kernel that was not tuned before, and store the results."""
@@ -142,12 +142,12 @@ class _Tuning:
             try:
                 built = build_scheduled(kernel, other, plan.digest, self.hardware.cc)
                 note = self._refused(built, plan, threads)
-                taken = None if note else seconds(other)[0]
+                duration = None if note else seconds(other)[0]
             except (CompileError, DeviceError) as fault:
-                note, taken = f"does not run: {fault.message}", None
-            trials.append(Trial(difference(base, other), taken, note))
-            if taken is not None and taken < least:
-                best, least = other, taken
+                note, duration = f"does not run: {fault.message}", None
+            trials.append(Trial(difference(base, other), duration, note))
+            if duration is not None and duration < least:
+                best, least = other, duration
         if best is not base:
             chosen, least = seconds(base, best)
         return TuningResult(best if least < WORTH * chosen else base, chosen, tuple(trials))

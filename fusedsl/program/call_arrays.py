@@ -54,15 +54,17 @@ class CallArrays:
     def aliasing(self) -> Aliasing:
         """Which memory arguments and outputs take, and may share."""
         placed = [(k, a) for k, a in enumerate(self.arguments) if isinstance(a, ArrayFacts)]
-        given = [(r, g) for r, g in enumerate(self.call.outputs.destinations) if g is not None]
-        same = [(k, r) for k, a in placed for r, g in given if same_elements(a, g) and in_place(self.call.plan, k, r)]
-        pairs = [(r, g, k, a) for r, g in given for k, a in placed if not a.by_value]
-        pairs += [(r, g, ~q, h) for r, g in given for q, h in given if q < r]
+        outputs = [(r, out) for r, out in enumerate(self.call.outputs.destinations) if out is not None]
+        same = [
+            (k, r) for k, a in placed for r, out in outputs if same_elements(a, out) and in_place(self.call.plan, k, r)
+        ]
+        pairs = [(r, out, k, a) for r, out in outputs for k, a in placed if not a.by_value]
+        pairs += [(r, out, ~q, earlier) for r, out in outputs for q, earlier in outputs if q < r]
         return Aliasing(
             [span(a) if isinstance(a, ArrayFacts) and not a.by_value else None for a in self.arguments],
-            [span(g) if g is not None else None for g in self.call.outputs.destinations],
+            [span(out) if out is not None else None for out in self.call.outputs.destinations],
             frozenset(same),
-            frozenset((r, k, g.pointer - a.pointer) for r, g, k, a in pairs if interleave(g, a)),
+            frozenset((r, k, out.pointer - a.pointer) for r, out, k, a in pairs if interleave(out, a)),
         )
 
 
@@ -106,7 +108,7 @@ def require_memory(calls: Sequence[CallArrays]) -> None:
     """MemoryLimitError if the new results and temporaries of calls exceed the CPU's free memory."""
     on_cpu = [arrays for arrays in calls if arrays.call.device == CPU]
     pairs = [pair for arrays in on_cpu for pair in zip(arrays.allocators, arrays.call.outputs.destinations)]
-    new = [make for make, given in pairs if given is None and isinstance(make, Allocator)]
+    new = [make for make, destination in pairs if destination is None and isinstance(make, Allocator)]
     temporaries = sum(workspace_size(arrays.call.plan, arrays.call.extents)[0] for arrays in on_cpu)
     names = [make.description for make in new[:3]] + ["others"] * (len(new) > 3) + ["temporaries"] * (temporaries > 0)
     require(sum(make.size for make in new) + temporaries, " and ".join(names))

@@ -155,14 +155,14 @@ def bind_kernels(
 
 def has_both_axis_schedules(bounds: Iterable[BoundKernel], hardware: Hardware | None) -> bool:
     """Whether every kernel that reduces rows and columns has a schedule at these extents; None is the CPU."""
-    crossed = [(b.kernel, b.extents) for b in bounds if isinstance(b.kernel, MixedReductionKernel)]
-    return hardware is None or all(schedule_rows_and_columns(*one, hardware) is not None for one in crossed)
+    mixed = [(b.kernel, b.extents) for b in bounds if isinstance(b.kernel, MixedReductionKernel)]
+    return hardware is None or all(schedule_rows_and_columns(*sized, hardware) is not None for sized in mixed)
 
 
 def has_attention_schedules(bounds: Iterable[BoundKernel], hardware: Hardware | None) -> bool:
     """Whether every attention kernel has a schedule at these extents; None stands for the CPU."""
-    streams = [(b.kernel, b.extents) for b in bounds if isinstance(b.kernel, AttentionKernel)]
-    return hardware is None or all(schedule_attention(*one, hardware) is not None for one in streams)
+    attentions = [(b.kernel, b.extents) for b in bounds if isinstance(b.kernel, AttentionKernel)]
+    return hardware is None or all(schedule_attention(*sized, hardware) is not None for sized in attentions)
 
 
 def _stored_scores_are_faster(bounds: Sequence[BoundKernel], hardware: Hardware) -> bool:

@@ -117,8 +117,8 @@ def _matmul_totals(kernel: KernelIR, products: MatmulAxes, bound: BoundKernel) -
 def _thread_loads(kernel: KernelIR, schedule: Schedule) -> int:
     """Bytes that a thread loads before it uses any of them; 0 if unknown."""
     first = {value.name for part in kernel.phases[0].passes for value in part.reads}
-    taken = [x.operand for x in kernel.element_loads if x.value.name in first or not first]
-    sizes = [kernel.operands[k].dtype.itemsize for k in taken if "0" not in kernel.operands[k].strides]
+    operands = [x.operand for x in kernel.element_loads if x.value.name in first or not first]
+    sizes = [kernel.operands[k].dtype.itemsize for k in operands if "0" not in kernel.operands[k].strides]
     return sum(sizes) * schedule.elements_in_flight
 
 

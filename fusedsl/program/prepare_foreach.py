@@ -62,7 +62,7 @@ class PreparedForeach:
     @property
     def reusable(self) -> bool:
         """Whether the call serves other arguments."""
-        return all(one.repeatable for one in self.arrays)
+        return all(call.repeatable for call in self.arrays)
 
     def run(self) -> list:
         """The results of all calls, list after list."""
@@ -95,9 +95,9 @@ def prepare_foreach(
     payloads: list[Any] = [0] * len(names)
     spans: list[tuple[int, int] | None] = [None] * len(names)
     in_place = set()
-    aliasing = [one.aliasing for one in arrays]
-    for k, (item, one, alias) in enumerate(zip(items, arrays, aliasing)):
-        for index, payload, bytes_ in zip(item.arguments, one.payloads, alias.spans):
+    aliasing = [own.aliasing for own in arrays]
+    for k, (item, own, alias) in enumerate(zip(items, arrays, aliasing)):
+        for index, payload, bytes_ in zip(item.arguments, own.payloads, alias.spans):
             payloads[index], spans[index] = payload, bytes_
         in_place |= {(item.arguments[argument], r * len(items) + k) for argument, r in alias.in_place}
     written = Aliasing(spans, [aliasing[k].out_spans[r] for r in results for k in calls], frozenset(in_place))
@@ -131,9 +131,9 @@ def _check_overlaps(items: Sequence[ForeachCall], resolved: Sequence[ResolvedCal
     arrays: list[tuple[int, str, ArrayFacts]] = []
     for k, (item, call) in enumerate(zip(items, resolved)):
         arrays += [(k, name, a) for name, a in item.facts.items() if isinstance(a, ArrayFacts) and not a.by_value]
-        several = len(call.outputs.destinations) > 1
+        many_results = len(call.outputs.destinations) > 1
         outs = [(r, out) for r, out in enumerate(call.outputs.destinations) if out is not None]
-        arrays += [(k, f"out[{r}][{k}]" if several else f"out[{k}]", out) for r, out in outs]
+        arrays += [(k, f"out[{r}][{k}]" if many_results else f"out[{k}]", out) for r, out in outs]
     stretches = [
         AddressRange(a.pointer + low, a.pointer + high, n, name.startswith("out["))
         for n, (_, name, a) in enumerate(arrays)
@@ -244,9 +244,9 @@ class _BatchedKernels:
             built = compiler.build_scheduled(kernel, schedule, alike[0].plan.digest, device.cc)
             function = load_function(built, self.device[1])
             if kernel.batched is None:
-                one = replace(built, kernel=kernel)
+                single = replace(built, kernel=kernel)
                 for m in alike:
-                    yield cuda_launch(m.plan, m.bound, one, function, m.payload_layout)
+                    yield cuda_launch(m.plan, m.bound, single, function, m.payload_layout)
                 continue
             for chunk in chunks(alike, kernel.batched.capacity):
                 words = f"{kernel.batched.words} words"

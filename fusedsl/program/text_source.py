@@ -97,26 +97,26 @@ class TextSource:
     def _read_names(self) -> tuple[str, ...]:
         from ..lang.build import parameter_names
 
-        found = tuple(n for n in parameter_names(self.program, self.shadowed) if n not in self.constants)
-        for name in found:
+        names = tuple(n for n in parameter_names(self.program, self.shadowed) if n not in self.constants)
+        for name in names:
             if name in RESERVED:
                 raise ArgumentError(f"{name} cannot be a parameter", "argument.name", help=f"rename it, e.g. {name}_")
         if self._params is None:
-            return found
-        self._check_params(found)
+            return names
+        self._check_params(names)
         return tuple(self._params)
 
-    def _check_params(self, found: tuple[str, ...]) -> None:
+    def _check_params(self, read: tuple[str, ...]) -> None:
         assert self._params is not None
         for name in self._params:
-            if name not in found:
-                near = suggest(name, found)
-                hint = f"did you mean {near}?" if near else f"the text reads {', '.join(found) or 'no names'}"
+            if name not in read:
+                near = suggest(name, read)
+                hint = f"did you mean {near}?" if near else f"the text reads {', '.join(read) or 'no names'}"
                 raise ArgumentError(f"params names {name}, which the text does not read", "argument.params", help=hint)
-        missing = [n for n in found if n not in self._params]
+        missing = [n for n in read if n not in self._params]
         if missing or len(set(self._params)) < len(self._params):
             wrong = f"leaves out {', '.join(missing)}" if missing else "names a parameter twice"
-            raise ArgumentError(f"params {wrong}", "argument.params", help=f"the text reads {', '.join(found)}")
+            raise ArgumentError(f"params {wrong}", "argument.params", help=f"the text reads {', '.join(read)}")
 
     def build(self, parameters, extents, options):
         """The graph for these parameters, and its guards."""

@@ -153,8 +153,8 @@ class _Names:
             for tile, state in zip(phase.folds[0].inputs, phase.folds[0].accumulators) if phase.tile_phases else ():
                 self._follow(tile, state)
             if phase.select:
-                given = zip((phase.select.values, phase.select.positions), ("values in order", "places in order"))
-                self.leaves |= {value.name: name for value, name in given if value is not None}
+                ordered = zip((phase.select.values, phase.select.positions), ("values in order", "places in order"))
+                self.leaves |= {value.name: name for value, name in ordered if value is not None}
 
     def _name_states(self, phases: Iterable[Phase]) -> None:
         """Name folds of one value by their kind; a state of several values keeps its own names."""

@@ -71,11 +71,11 @@ def _parameters(name: str) -> tuple[tuple[str, str | None, bool], ...]:
             ("*" * p.many + p.name, None if p.default is REQUIRED else _default(p.default), p.named)
             for p in table.parameters
         )
-    found = prelude.definition(name)
-    assert found is not None
+    function = prelude.definition(name)
+    assert function is not None
     text = prelude.own_source(name)
-    defaults = {p.name: None if p.default is None else text[slice(*p.default.span)] for p in found.parameters}
-    return tuple((p.name, defaults[p.name], p.named) for p in calls.signature(found, defaults))
+    defaults = {p.name: None if p.default is None else text[slice(*p.default.span)] for p in function.parameters}
+    return tuple((p.name, defaults[p.name], p.named) for p in calls.signature(function, defaults))
 
 
 def _default(value: Any) -> str:
@@ -118,8 +118,8 @@ def _graph(text: str, arrays: dict[str, np.ndarray]) -> tuple[Any, list[np.ndarr
 
 def _result(text: str) -> str:
     graph, values = _graph(text, ARRAYS)
-    found = interpret(graph, values)
-    shown = [_show(part.tolist(), part.dtype.kind == "f" or part.dtype.itemsize < 3) for part in found]
+    results = interpret(graph, values)
+    shown = [_show(part.tolist(), part.dtype.kind == "f" or part.dtype.itemsize < 3) for part in results]
     return ", ".join(shown)
 
 
@@ -249,8 +249,8 @@ def _operators() -> Iterable[Sequence[str]]:
 
 def _laws() -> Iterable[Sequence[str]]:
     for law in LAWS:
-        given = ", ".join(f"{name} = {_column(*column)}" for name, column in zip("xyz", law.given))
-        yield law.says, f"`{law.text}` of {given}<br>{_column(*law.wanted)}", law.elsewhere
+        operands = ", ".join(f"{name} = {_column(*column)}" for name, column in zip("xyz", law.given))
+        yield law.says, f"`{law.text}` of {operands}<br>{_column(*law.wanted)}", law.elsewhere
 
 
 def _column(dtype: str, values: Sequence[Any]) -> str:

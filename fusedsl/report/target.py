@@ -55,10 +55,10 @@ def _has_memory(value: Any) -> bool:
 def _parse_device(device: Any) -> tuple[str | None, int | None]:
     if device is None:
         return None, None
-    found = re.fullmatch(r"(cpu|cuda)(?::(\d{1,3}))?", device) if isinstance(device, str) else None
-    if found is None:
+    match = re.fullmatch(r"(cpu|cuda)(?::(\d{1,3}))?", device) if isinstance(device, str) else None
+    if match is None:
         raise ArgumentError(f"there is no device {device!r}", "argument.device", help='use "cpu", "cuda" or "cuda:1"')
-    return found.group(1), int(found.group(2)) if found.group(2) else None
+    return match.group(1), int(match.group(2)) if match.group(2) else None
 
 
 def parse_cc(cc: Any) -> tuple[int, int]:
@@ -74,8 +74,8 @@ def parse_cc(cc: Any) -> tuple[int, int]:
 
 
 def _digits(text: str) -> tuple[int, ...]:
-    found = re.fullmatch(r"(?:sm_)?(\d{1,2})\.?(\d)a?", text)
-    return tuple(map(int, found.groups())) if found else ()
+    match = re.fullmatch(r"(?:sm_)?(\d{1,2})\.?(\d)a?", text)
+    return tuple(map(int, match.groups())) if match else ()
 
 
 def this_machine() -> CallTarget:

@@ -25,14 +25,14 @@ class GraphCall:
     def __init__(self, steps: Sequence[BoundCall]):
         self._steps = tuple(steps)
         self.result = self._steps[-1].result
-        fixed = [step.capturable for step in self._steps]
-        devices = {one.device for one in fixed}
+        launches = [step.capturable for step in self._steps]
+        devices = {launch.device for launch in launches}
         if len(devices) > 1:
             named = " and ".join("the CPU" if d is None else f"cuda:{d}" for d in sorted(devices, key=str))
             raise DeviceError(f"a graph runs in one place, and its calls are on {named}", "device.mixed",
                               help="record one graph for each device")  # fmt: skip
         on_device = devices != {None}
-        self._run = _launcher(_InstantiatedGraph(fixed)) if on_device else self._run_in_turn
+        self._run = _launcher(_InstantiatedGraph(launches)) if on_device else self._run_in_turn
 
     def then(self, kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
         """A graph with another kernel's call added; the arguments are those of `Kernel.bind`."""
@@ -61,15 +61,15 @@ class _InstantiatedGraph:
     """An executable graph of the driver. It keeps alive what its launches use."""
 
     def __init__(self, calls: Sequence[CapturableLaunch]):
-        if any(one.fire is None for one in calls):
+        if any(call.fire is None for call in calls):
             help = "bind it instead, or pass arrays that kernels can read and write as they are"
             raise ArgumentError("this call copies some of its arrays each time, and cannot be recorded",
                                 "argument.graph", help=help)  # fmt: skip
         self.calls = tuple(calls)
-        self.fires = [one.fire for one in calls if one.fire is not None]
+        self.fires = [call.fire for call in calls if call.fire is not None]
         self.device = calls[0].device or 0
         with driver().on(self.device):
-            self.handle = capture_graph(driver(), [one.record for one in calls if one.record is not None])
+            self.handle = capture_graph(driver(), [call.record for call in calls if call.record is not None])
         self.graph = CapturedGraph(driver(), self.device, renewed=0)
         self.graph.publish(0, self.handle)
 
@@ -82,15 +82,15 @@ def _launcher(recorded: _InstantiatedGraph) -> Callable[[], None]:
     """
     read_stream = recorded.calls[0].stream
     assert read_stream is not None
-    written = tuple(tensor for one in recorded.calls for tensor in one.written)
+    written = tuple(tensor for call in recorded.calls for tensor in call.written)
     mark = version_counter() if written else None
     entry = graph_launcher(ctypes.addressof(driver().launch_address), recorded.graph.address)
     launch = entry if driver().launch_address.value and entry else _ctypes_launcher(recorded)
 
-    def run(kept: _InstantiatedGraph = recorded) -> None:
+    def run(graph: _InstantiatedGraph = recorded) -> None:
         stream = read_stream()
         if launch(stream):
-            for fire in kept.fires:
+            for fire in graph.fires:
                 fire(stream)
         if mark is not None:
             mark(written)

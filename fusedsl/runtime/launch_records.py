@@ -205,12 +205,12 @@ def combo_launch(
 
     bundle, schedule = built.kernel, built.schedule
     launch, each = combo_launch_configs(bundle, schedule, [bound.extents for _, bound in members])
-    first = list(accumulate((one.blocks for one in each), initial=0))
+    first = list(accumulate((member.blocks for member in each), initial=0))
     words: list[dict] = []
     pointers: list[PointerSlot] = []
     scalars: list[ScalarSlot] = []
-    for kernel, one, (plan, bound) in zip(bundle.kernels, schedule.members, members):
-        block = struct.iter_unpack("<q", block_template(kernel, bound, one.magic_divisors(kernel, bound.extents)))
+    for kernel, member, (plan, bound) in zip(bundle.kernels, schedule.members, members):
+        block = struct.iter_unpack("<q", block_template(kernel, bound, member.magic_divisors(kernel, bound.extents)))
         words.append({slot: value for slot, (value,) in zip(kernel_params(kernel), block)})
         pointers += pointer_slots(plan, bound, kernel, payload_layout)
         scalars += scalar_slots(plan, bound, kernel, payload_layout)

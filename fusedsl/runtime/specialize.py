@@ -75,9 +75,9 @@ def quota_exhausted(plan: Plan, bounds: Sequence[BoundKernel], hardware: Hardwar
     for kernel, bound in zip(plan.kernels, bounds) if any(bound.has_unit_extents for bound in bounds) else ():
         if bound.specialization_group is None or bound.empty or 0 in bound.extents:
             continue
-        found, schedule = scheduled_cuda(bound, hardware)
+        kernel_ir, schedule = scheduled_cuda(bound, hardware)
         group = _quota_group(kernel, bound, schedule)
-        if group and not _acquire(group, cuda_key(found, schedule, kernel.digest, hardware.cc), False):
+        if group and not _acquire(group, cuda_key(kernel_ir, schedule, kernel.digest, hardware.cc), False):
             return True
     return False
 

@@ -138,7 +138,7 @@ def _from_facts(facts: Mapping[str, Any]) -> PreparedCall:
     if not acquire_all(map(tuple, facts["acquired"])):
         raise KeyError("the specialization quota is used up in this process")
     load = _on_cpu if device == CPU else _on_card
-    launches = [load(told, _code(told), facts["names"], device[1]) for told in facts["launches"]]
+    launches = [load(launch, _code(launch), facts["names"], device[1]) for launch in facts["launches"]]
     allocators = [_maker(library, device, form) for form in facts["results"]]
     workspace = None if facts["workspace"] is None else _maker(library, device, facts["workspace"])
     tickets = None

@@ -30,11 +30,11 @@ class Clock:
         """The median seconds of each launch; launches are timed in turns, so that a busy machine slows all equally."""
         for fire in fires:
             fire()
-        taken: list[list[float]] = [[] for _ in fires]
+        samples: list[list[float]] = [[] for _ in fires]
         for _ in range(repetitions):
-            for fire, times in zip(fires, taken):
+            for fire, times in zip(fires, samples):
                 times.append(self._once(fire))
-        return [median(times) for times in taken]
+        return [median(times) for times in samples]
 
     def _once(self, fire: Fire) -> float:
         if self.device == CPU:

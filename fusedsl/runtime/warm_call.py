@@ -57,7 +57,7 @@ class ProgramWarmCall(WarmCallBuilder):
         self.pairs: list[Pair] = []  # arrays that may not overlap
         self.arguments = 0  # number of arguments
 
-    def build(self, values: Sequence[Any], outs: Sequence[Any] | None, made: Sequence[Any]) -> WarmCall:
+    def build(self, values: Sequence[Any], outs: Sequence[Any] | None, allocated: Sequence[Any]) -> WarmCall:
         arguments, results = [f"a{k}" for k in range(len(values))], [f"r{k}" for k in range(len(self.call.allocators))]
         self.arguments = len(arguments)
         self.unpack(arguments, "values")
@@ -71,7 +71,7 @@ class ProgramWarmCall(WarmCallBuilder):
         for k, make in enumerate(self.call.allocators):
             if k not in given:
                 self._make(f"r{k}", make)
-                self.add(f"r{k}_at = {self._address(f'r{k}', made[k])}")
+                self.add(f"r{k}_at = {self._address(f'r{k}', allocated[k])}")
         self._launch(words, constants, watch)
         if self.call.library == "torch" and given:
             self.add(f"{self.name(version_counter())}(({', '.join(f'r{k}' for k in given)},))")
@@ -167,9 +167,9 @@ class ProgramWarmCall(WarmCallBuilder):
         elif cupy is not None and kind is cupy.ndarray:
             packed = getattr(value, "_c_contiguous", False)
             form = f"not {name}._c_contiguous" if packed else f"{name}.strides != {value.strides}"
-            several = cupy.cuda.runtime.getDeviceCount() > 1
+            many_devices = cupy.cuda.runtime.getDeviceCount() > 1
             self.unless(*self._alike(name, value), form,
-                         *([f"{name}.data.device_id != {value.data.device_id}"] if several else []))  # fmt: skip
+                         *([f"{name}.data.device_id != {value.data.device_id}"] if many_devices else []))  # fmt: skip
         else:
             raise NotRepeatable
         self.remainders[k] = address_of(value) & 15
@@ -224,8 +224,8 @@ class ProgramWarmCall(WarmCallBuilder):
         self._take_array(payload, name, out)
         if call.library == "numpy":
             self.unless(f"not {name}.flags.writeable")
-        spans = [(k, k, *told) for k, *told in call.spans]
-        spans += [(self.arguments + q, ~q, *told) for q, told in enumerate(call.out_spans[:r]) if told is not None]
+        spans = [(k, k, *place) for k, *place in call.spans]
+        spans += [(self.arguments + q, ~q, *place) for q, place in enumerate(call.out_spans[:r]) if place is not None]
         for other, k, first, end in spans:
             allowed = {distance for q, j, distance in call.disjoint if (q, j) == (r, k)}
             allowed |= {0} if (k, r) in call.in_place else set()

@@ -40,15 +40,11 @@ class ComboKernel:
 
         Behind the numbers of all kernels stands, for each but the first, the number of its first block: Slot "first".
         """
-        every = [(k, slot) for k, kernel in enumerate(self.kernels) for slot in kernel_params(kernel)]
-        kinds = {"pointer": 0, "workspace": 0, "semaphores": 0, "scalar": 2}
+        params = [(k, param) for k, kernel in enumerate(self.kernels) for param in kernel_params(kernel)]
+        part = {"pointer": 0, "workspace": 0, "semaphores": 0, "scalar": 2}
         first = [(k, KernelParam("first", k)) for k in range(1, len(self.kernels))]
-        return (
-            *(one for one in every if kinds.get(one[1].kind, 1) == 0),
-            *(one for one in every if kinds.get(one[1].kind, 1) == 1),
-            *first,
-            *(one for one in every if kinds.get(one[1].kind, 1) == 2),
-        )
+        pointers, numbers, scalars = ([x for x in params if part.get(x[1].kind, 1) == n] for n in range(3))
+        return (*pointers, *numbers, *first, *scalars)
 
 
 @dataclass(frozen=True)
@@ -75,9 +71,9 @@ def combo_launch_configs(
 ) -> tuple[LaunchConfig, list[LaunchConfig]]:
     """The launch of a bundle over the extents of its kernels, and what each kernel has of it."""
     each = [s.launch(kernel, n) for s, kernel, n in zip(schedule.members, bundle.kernels, extents)]
-    blocks, shared = sum(one.blocks for one in each), max(one.shared for one in each)
+    blocks, shared = sum(config.blocks for config in each), max(config.shared for config in each)
     return LaunchConfig(
-        blocks, schedule.threads, shared, programmatic_launch=any(one.programmatic_launch for one in each)
+        blocks, schedule.threads, shared, programmatic_launch=any(config.programmatic_launch for config in each)
     ), each
 
 

@@ -30,13 +30,13 @@ def _dispatch(bundle: ComboKernel, schedule: ComboSchedule) -> list[str]:
     lines = ["number = block_idx()"]
     last = len(bundle.kernels) - 1
     for k in range(last, -1, -1):
-        found = [f"number >= int32(first_{k})"] if k else []
+        condition = [f"number >= int32(first_{k})"] if k else []
         own = schedule.members[k].most_threads
         work = _call(bundle, k)
         if own < schedule.threads:
             work = [f"if thread_idx() < {own}:", *indented(work)]
         keyword = "if" if k == last else "elif"
-        lines += [f"{keyword} {found[0]}:" if found else "else:", *indented(work)]
+        lines += [f"{keyword} {condition[0]}:" if condition else "else:", *indented(work)]
     return lines
 
 
@@ -46,10 +46,10 @@ def _call(bundle: ComboKernel, k: int) -> list[str]:
     return [f"work_{k}(", *indented([f"{number},", *arguments]), ")"]
 
 
-def _listed(bundle: ComboKernel, found: Iterable[tuple[int, KernelParam]]) -> list[str]:
+def _listed(bundle: ComboKernel, params: Iterable[tuple[int, KernelParam]]) -> list[str]:
     """Parameters in lines of one kind and one kernel."""
-    groups = groupby(found, key=lambda one: (one[0], one[1].kind))
-    return [", ".join(_name(bundle, *one) for one in group) + "," for _, group in groups]
+    groups = groupby(params, key=lambda param: (param[0], param[1].kind))
+    return [", ".join(_name(bundle, *param) for param in group) + "," for _, group in groups]
 
 
 def _name(bundle: ComboKernel, k: int, slot: KernelParam) -> str:

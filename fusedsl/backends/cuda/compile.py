@@ -72,7 +72,7 @@ def generate(kernel: KernelIR | ComboKernel, schedule: Schedule) -> str:
     """The source text of a kernel's file; it needs no Numba."""
     if isinstance(kernel, ComboKernel):
         assert isinstance(schedule, ComboSchedule)
-        parts = [generate(part, one) for part, one in zip(kernel.kernels, schedule.members)]
+        parts = [generate(part, member) for part, member in zip(kernel.kernels, schedule.members)]
         return emit_combo(parts, kernel, schedule)
     source = EMITTERS[type(schedule)](kernel, schedule)
     return emit_batched(source, kernel) if kernel.batched is not None else source
@@ -117,11 +117,11 @@ def compile_source(source: str, path: str, kernel: Any, schedule: Schedule, cc: 
 
     blocks, threads = schedule.blocks, schedule.most_threads
     while True:
-        found = numba_backend.link(lowered(source, path, kernel, schedule, cc, blocks), cc)
-        if not found.spill_bytes or blocks == 1 or schedule.grid_sync:
-            taken = {name: getattr(found, name) for name in Compiled.__dataclass_fields__ if name != "blocks"}
-            return Compiled(blocks=blocks, **taken)
-        blocks = _fewer(hardware_facts(cc), blocks, threads, found.spill_bytes)
+        linked = numba_backend.link(lowered(source, path, kernel, schedule, cc, blocks), cc)
+        if not linked.spill_bytes or blocks == 1 or schedule.grid_sync:
+            facts = {name: getattr(linked, name) for name in Compiled.__dataclass_fields__ if name != "blocks"}
+            return Compiled(blocks=blocks, **facts)
+        blocks = _fewer(hardware_facts(cc), blocks, threads, linked.spill_bytes)
 
 
 def ptx(source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[int, int]) -> str:

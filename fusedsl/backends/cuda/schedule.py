@@ -29,9 +29,9 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexi
     if kernel.batch_invariant_width and kernel.row_axes:
         kernel, extents = batch_invariant_form(kernel, extents)
     if isinstance(kernel, MixedReductionKernel):
-        found = schedule_rows_and_columns(kernel, extents, hardware)
-        assert found is not None
-        return found
+        mixed = schedule_rows_and_columns(kernel, extents, hardware)
+        assert mixed is not None
+        return mixed
     if sort_of(kernel):
         return schedule_sort(kernel, extents, hardware)
     if has_scans(kernel):

@@ -52,8 +52,8 @@ class Schedule:
 
     def with_reason(self, reason: str) -> Any:
         """The same schedule, for a reason of its own."""
-        one: Any = self
-        return dataclasses.replace(one, reason=reason)
+        schedule: Any = self
+        return dataclasses.replace(schedule, reason=reason)
 
     @property
     def compiled_form(self) -> Schedule:
@@ -63,8 +63,8 @@ class Schedule:
     @property
     def compile_key(self) -> tuple:
         """The fields that machine code depends on: all but the reason, the estimate, and what is left to the launch."""
-        one: Any = self.compiled_form
-        return (type(one).__name__, *(getattr(one, f.name) for f in dataclasses.fields(one) if f.compare))
+        form: Any = self.compiled_form
+        return (type(form).__name__, *(getattr(form, f.name) for f in dataclasses.fields(form) if f.compare))
 
     def config(self, kernel: Any, extents: Extents) -> LaunchConfig:
         """The launch over these extents, apart from what the kernel says of it."""
@@ -72,9 +72,9 @@ class Schedule:
 
     def launch(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         """The launch of a scheduled kernel over these extents."""
-        found = self.config(kernel, extents)
-        alone = found.cooperative or found.exclusive
-        return dataclasses.replace(found, programmatic_launch=True) if kernel.pdl and not alone else found
+        config = self.config(kernel, extents)
+        alone = config.cooperative or config.exclusive
+        return dataclasses.replace(config, programmatic_launch=True) if kernel.pdl and not alone else config
 
     def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
         """What the magics of axes 1 … of a kernel divide by."""

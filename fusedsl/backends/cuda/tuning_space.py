@@ -31,24 +31,24 @@ def tuning_space(schedule: Any, kernel: KernelIR, hardware: Hardware) -> tuple[A
 
     Each runs every length that the chosen one runs, so that what is found for one shape holds for its class.
     """
-    found: Iterator[Any]
+    near: Iterator[Any]
     match schedule:
         case ElementwiseSchedule():
-            found = _of_map(schedule, kernel, hardware)
+            near = _of_map(schedule, kernel, hardware)
         case LoopedColumnSchedule() | CooperativeSchedule():
-            found = _of_streams(schedule)
+            near = _of_streams(schedule)
         case PersistentClusterSchedule():
             ahead = schedule.prefetch_vectors
-            found = (dataclasses.replace(schedule, prefetch_vectors=n) for n in (ahead // 2, 1) if n)
+            near = (dataclasses.replace(schedule, prefetch_vectors=n) for n in (ahead // 2, 1) if n)
         case ResidentRowSchedule() if not has_scans(kernel):
-            found = _of_row(schedule, kernel, hardware)
+            near = _of_row(schedule, kernel, hardware)
         case LoopedRowSchedule() | SmemRowSchedule() if not has_scans(kernel):
-            found = _of_loop(schedule, kernel, hardware)
+            near = _of_loop(schedule, kernel, hardware)
         case TransposeSchedule() | MatmulSchedule() | MixedReductionSchedule():
-            found = iter(())
+            near = iter(())
         case _:
-            found = _bounds(schedule, schedule.block_threads, hardware)
-    different = (other for other in found if other != schedule)
+            near = _bounds(schedule, schedule.block_threads, hardware)
+    different = (other for other in near if other != schedule)
     return tuple(dict.fromkeys(different))[:MOST]
 
 
@@ -88,9 +88,9 @@ def _fitted_map(
 def _of_row(schedule: ResidentRowSchedule, kernel: KernelIR, hardware: Hardware) -> Iterator[ResidentRowSchedule]:
     for threads in (schedule.threads * 2, schedule.threads // 2):
         if 1 <= threads <= hardware.block_threads // schedule.rows:
-            found = _reshaped(schedule, kernel, hardware, threads)
-            if found.vectors * found.width <= MOST_HELD:
-                yield found
+            reshaped = _reshaped(schedule, kernel, hardware, threads)
+            if reshaped.vectors * reshaped.width <= MOST_HELD:
+                yield reshaped
     if _loads_later(kernel):
         yield _fitted_row(
             dataclasses.replace(schedule, load_all_first=not schedule.load_all_first, epilogue_vectors=0),

@@ -36,25 +36,27 @@ class AttentionBuilder(AttentionFrame):
     # -- attention body
 
     def _attention_body(self) -> AttentionBody:
-        one = self.pattern
+        pattern = self.pattern
         self.free = self.free | free_axes(self.values)
         self.inputs = mask_inputs(self)
         self._name_inputs()
-        scores = tuple(self._score(k) for k in range(len(one.score_products)))
+        scores = tuple(self._score(k) for k in range(len(pattern.score_products)))
         tile = self._tile()
         merging = StateCombiner(self)
         state, weighings, parts = merging.states()
         row, endings = self._epilogue(merging)
         row_stores = tuple(Store(self.builder.names[v], self.places[r]) for r, v in self.row_stores)
         lanes = tuple(self.axes.index(a) for a in self.query_axes)
-        asked, told = block_mask(self, self.phase_nodes)
-        read = tuple(tuple(self.builder.body((), [n], self.known()) for n in found) for found in self.inputs)
+        mask, mask_words = block_mask(self, self.phase_nodes)
+        read = tuple(tuple(self.builder.body((), [n], self.known()) for n in nodes) for nodes in self.inputs)
         join, rise = (
-            (merging.update_row_max(), merging.choose_reference()) if one.reduction.running_reference else (None, None)
+            (merging.update_row_max(), merging.choose_reference())
+            if pattern.reduction.running_reference
+            else (None, None)
         )
         inputs, row_inputs = read
-        found = (lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
-        return AttentionBody(*found, inputs, row_inputs, join, rise, parts, self._paged_operands(), told)
+        found = (lanes, scores, tile, state, weighings, row, row_stores, endings, mask)
+        return AttentionBody(*found, inputs, row_inputs, join, rise, parts, self._paged_operands(), mask_words)
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
@@ -80,10 +82,10 @@ class AttentionBuilder(AttentionFrame):
         known = self.leaves
         weights = list(self.weights.values())
         self.phase_nodes = []
-        made = self._hoistable([*(lift.value for lift in (*first, *second)), *weights])
-        if made is not None:
-            self.phase_nodes.append(((), [made], known, self.elements((), [made], known)))
-            known = [*known, made]
+        hoisted = self._hoistable([*(lift.value for lift in (*first, *second)), *weights])
+        if hoisted is not None:
+            self.phase_nodes.append(((), [hoisted], known, self.elements((), [hoisted], known)))
+            known = [*known, hoisted]
         if not second and not self.points:
             self.phase_nodes.append((first, weights, known, self.elements(first, weights, known)))
             return self._phases()
@@ -116,11 +118,11 @@ class AttentionBuilder(AttentionFrame):
 
     def _hoistable(self, roots: Sequence[Node]) -> Node | None:
         """The element value that is computed before tiles branch into masked and unmasked."""
-        one = self.pattern
-        scores = frozenset(p.fold for p in one.score_products)
+        pattern = self.pattern
+        scores = frozenset(p.fold for p in pattern.score_products)
         known = frozenset(self.leaves) - scores
         return hoistable(
-            roots, TileLeaves(scores, known, self.free, frozenset(one.reduction.axes), frozenset(self.query_axes))
+            roots, TileLeaves(scores, known, self.free, frozenset(pattern.reduction.axes), frozenset(self.query_axes))
         )
 
     def _output_slots(self) -> list[Node]:
@@ -166,10 +168,10 @@ class AttentionBuilder(AttentionFrame):
     # -- results
 
     def _epilogue(self, merging: StateCombiner) -> tuple[Body | None, tuple[OutputEpilogue, ...]]:
-        stream, one = self.pattern.reduction, self.pattern
+        stream, pattern = self.pattern.reduction, self.pattern
         whole = stream.state()
         own_state = {whole[k] for k in merging.outputs}
-        axes = set(one.value_axes)
+        axes = set(pattern.value_axes)
 
         def varies(n: Node) -> bool:
             return n in own_state or (n.op in ("load", "position") and bool(self.free.get(n, frozenset()) & axes))
@@ -183,13 +185,13 @@ class AttentionBuilder(AttentionFrame):
             row = self.builder.body((), wanted, given)
             for n, value in zip(wanted, row.results):
                 self.builder.names[n] = value.name
-        known, found = [*given, *wanted], []
-        for axis in one.value_axes:
+        known, epilogues = [*given, *wanted], []
+        for axis in pattern.value_axes:
             stores = [(r, v) for r, v in self.own_stores if axis in r.axes]
             if stores:
                 results = list(dict.fromkeys(v for _, v in stores))
                 body = self.builder.body((), results, known)
                 names = {n: value.name for n, value in zip(results, body.results)}
-                made = tuple(Store(names[v], self.places[r]) for r, v in stores)
-                found.append(OutputEpilogue(self.axes.index(axis), body, made))
-        return row, tuple(found)
+                output_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
+                epilogues.append(OutputEpilogue(self.axes.index(axis), body, output_stores))
+        return row, tuple(epilogues)

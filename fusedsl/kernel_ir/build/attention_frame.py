@@ -34,19 +34,20 @@ class AttentionFrame(PhaseBuilder):
 
     def _columns(self) -> tuple[Axis, ...]:
         assert self.group.attention is not None
-        one = self.group.attention
-        return tuple(dict.fromkeys((*self.group.columns, *one.value_axes, *one.qk_axes)))
+        pattern = self.group.attention
+        return tuple(dict.fromkeys((*self.group.columns, *pattern.value_axes, *pattern.qk_axes)))
 
     def _import(self) -> None:
-        g, one = self.group, self.group.attention
-        assert one is not None
-        places = find_paged_loads(one)
-        one, moved = with_paged_operands(one, places, [r.value for r in g.all_stores], g.imports)
-        roots = [*one.folds, *one.values, *all_nodes(one), *places.nodes, *(moved[r.value] for r in g.all_stores)]
+        g, pattern = self.group, self.group.attention
+        assert pattern is not None
+        places = find_paged_loads(pattern)
+        pattern, moved = with_paged_operands(pattern, places, [r.value for r in g.all_stores], g.imports)
+        values = [*pattern.values, *all_nodes(pattern), *places.nodes, *(moved[r.value] for r in g.all_stores)]
+        roots = [*pattern.folds, *values]
         new = rebuild(
             roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
         )
-        self.pattern, self.paged = map_nodes(one, new.__getitem__), places.mapped(new)
+        self.pattern, self.paged = map_nodes(pattern, new.__getitem__), places.mapped(new)
         self.folds, self.cross = list(self.pattern.folds), []
         self.row_stores = [(r, stored(new[moved[r.value]], r)) for r in g.row_stores]
         self.own_stores = [(r, stored(new[moved[r.value]], r)) for r in g.value_axis_stores]
@@ -87,16 +88,16 @@ class AttentionFrame(PhaseBuilder):
 
     def _roots(self) -> list[Node]:
         """All computed values, with the scores as leaves: their operands are read by the products."""
-        one = self.pattern
-        found = [n for p in one.score_products for n in (p.q, p.k)] + [w.v for w in one.value_products]
-        found += [lift.value for lifts in self.lifts for lift in lifts] + [*self.points, *self.weights.values()]
-        found += [n for n in self.tile_state if n.op != "state"] + [v for _, v in self._all_stores()]
-        found += [k for w in one.value_products if (k := w.p.active_condition()) is not None] + self.paged.nodes
-        if any(FOLDS[f.attr[0]].positional for f in one.reduction.folds):
-            found.append(position(one.reduction.axes[0]))
-        self.values = found
-        leaves = {p.fold: node("score", (), k, p.fold.type) for k, p in enumerate(one.score_products)}
-        return list(replace_nodes(found, leaves).values())
+        pattern = self.pattern
+        values = [n for p in pattern.score_products for n in (p.q, p.k)] + [w.v for w in pattern.value_products]
+        values += [lift.value for lifts in self.lifts for lift in lifts] + [*self.points, *self.weights.values()]
+        values += [n for n in self.tile_state if n.op != "state"] + [v for _, v in self._all_stores()]
+        values += [k for w in pattern.value_products if (k := w.p.active_condition()) is not None] + self.paged.nodes
+        if any(FOLDS[f.attr[0]].positional for f in pattern.reduction.folds):
+            values.append(position(pattern.reduction.axes[0]))
+        self.values = values
+        leaves = {p.fold: node("score", (), k, p.fold.type) for k, p in enumerate(pattern.score_products)}
+        return list(replace_nodes(values, leaves).values())
 
     @property
     def leaves(self) -> list[Node]:

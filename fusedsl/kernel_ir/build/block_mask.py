@@ -25,21 +25,21 @@ PhaseNodes = tuple[
 
 def block_mask(emitter: AttentionFrame, parts: Sequence[PhaseNodes]) -> tuple[BlockMask | None, str]:
     """(the block mask, None if it would save no work; its description for explain())"""
-    one = emitter.pattern
-    counted = conditions(one.reduction)
+    pattern = emitter.pattern
+    counted = conditions(pattern.reduction)
     if counted is None or not any(counted):
-        return None, describe_finite_mask(one.reduction)
-    tiled = (*one.query_axes, *one.reduction.axes)
+        return None, describe_finite_mask(pattern.reduction)
+    tiled = (*pattern.query_axes, *pattern.reduction.axes)
     ends = {a: tuple(node("state", (), (end, a), Type(INT64)) for end in ("first", "last")) for a in tiled}
-    free = free_axes(c for found in counted for c, _ in found)
-    intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.reduction.axes))  # type: ignore[arg-type]
+    free = free_axes(c for group in counted for c, _ in group)
+    intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(pattern.reduction.axes))  # type: ignore[arg-type]
     somewhere, everywhere, known = _any_and_all_active(intervals, counted, emitter.inputs[0])
     words = describe_tiles(emitter.builder, intervals, counted, (somewhere, everywhere))
     if not known or (somewhere is YES and everywhere is NO):
         return None, words
-    made = _mask_body(emitter, intervals, (somewhere, everywhere))
+    mask = _mask_body(emitter, intervals, (somewhere, everywhere))
     whole, names = _full_tile_phases(emitter, parts, known) if everywhere is not NO else ((), ())
-    return replace(made, full_phases=whole, full_names=names), words
+    return replace(mask, full_phases=whole, full_names=names), words
 
 
 def _mask_body(emitter: AttentionFrame, intervals: Intervals, answers: Truth) -> BlockMask:
@@ -70,9 +70,9 @@ def _any_and_all_active(
     combined with loads or index masks of each element."""
     somewhere, everywhere, given = NO, YES, set(inputs)
     known: dict[Node, bool] = {}
-    for found in counted:
+    for conjunction in counted:
         some, every = YES, YES
-        for condition in found:
+        for condition in conjunction:
             parts = _condition_terms(intervals, condition)
             truths = {c: truth for c in parts if (truth := _truth(intervals, c)) != UNKNOWN}
             some = both(some, all_hold(x for x, _ in truths.values()))
@@ -85,8 +85,8 @@ def _any_and_all_active(
 
 def _condition_terms(intervals: Intervals, condition: Condition) -> list[Condition]:
     """The condition, or the terms of its conjunction if it is not known to hold in any whole tile."""
-    found = conjuncts(condition, lambda part: _truth(intervals, part)[1] is NO)
-    return found if len(found) > 1 else [condition]
+    terms = conjuncts(condition, lambda part: _truth(intervals, part)[1] is NO)
+    return terms if len(terms) > 1 else [condition]
 
 
 def _truth(intervals: Intervals, condition: Condition) -> Truth:
@@ -113,8 +113,8 @@ def _full_tile_phases(
     for lifts, others, given, partial in parts:
         moved = [TileReduction(x.fold, new[x.value], x.slots) for x in lifts]
         others = [n for n in others if new[n].op != "const"]
-        made = emitter.elements(moved, [new[n] for n in others], _without_constants(new[n] for n in given))
-        phases.append(Phase(made.element, (), made.folds, row=partial.row))
+        full = emitter.elements(moved, [new[n] for n in others], _without_constants(new[n] for n in given))
+        phases.append(Phase(full.element, (), full.folds, row=partial.row))
         names |= {emitter.builder.names[n]: emitter.builder.names[new[n]] for n in others}
     return tuple(phases), tuple(names.items())
 

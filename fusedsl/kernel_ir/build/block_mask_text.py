@@ -30,7 +30,7 @@ def describe_tiles(
         )
     if not all(counted):  # as where weights are dropped after they were divided by the sum of all
         return ""
-    unknown = [c for found in counted for c, _ in found if intervals.truth(c) == UNKNOWN]
+    unknown = [c for group in counted for c, _ in group if intervals.truth(c) == UNKNOWN]
     why = "each has something that counts"
     if unknown:
         why = f"nothing is known beforehand of {_source_name(builder, intervals.obstacle(unknown[0]))}"
@@ -48,10 +48,10 @@ def _source_name(builder: BodyBuilder, n: Node) -> str:
 
 def describe_finite_mask(stream: OnlineReduction) -> str:
     """Describe a maximum over values that are masked by a finite number: no tile can be skipped."""
-    found = next(_large_constants(f.args[0] for f in stream.folds if f.attr[0] == "max"), None)
-    if found is None:
+    mask_value = next(_large_constants(f.args[0] for f in stream.folds if f.attr[0] == "max"), None)
+    if mask_value is None:
         return ""
-    return f"all tiles are computed: {show_literal(found)} is no -inf, and counts in rows that have nothing else"
+    return f"all tiles are computed: {show_literal(mask_value)} is no -inf, and counts in rows that have nothing else"
 
 
 def _large_constants(roots: Iterable[Node]) -> Iterator[Node]:

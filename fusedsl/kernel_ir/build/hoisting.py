@@ -32,7 +32,7 @@ def hoistable(roots: Sequence[Node], leaves: TileLeaves) -> Node | None:
     is that of a value which all rows share."""
     stop = set(leaves.scores | leaves.known)
     plain = _without_selects(roots, leaves)
-    taken: dict[Node, None] = {}
+    expensive: dict[Node, None] = {}
     stack, seen = list(roots), set(stop)
     while stack:
         n = stack.pop()
@@ -40,27 +40,27 @@ def hoistable(roots: Sequence[Node], leaves: TileLeaves) -> Node | None:
             continue
         seen.add(n)
         if n in plain and n.type.dtype.compute is FLOAT32 and recompute_cost(n, stop) >= WORTH_HOISTING:
-            taken[n] = None
+            expensive[n] = None
         else:
             stack += n.args
-    found = [n for n in taken if not any(m in taken for m in computed_below(n.args, stop))]
-    if len(found) != 1 or not leaves.scores.isdisjoint(computed_nodes(roots, frozenset(found))):
+    lowest = [n for n in expensive if not any(m in expensive for m in computed_below(n.args, stop))]
+    if len(lowest) != 1 or not leaves.scores.isdisjoint(computed_nodes(roots, frozenset(lowest))):
         return None
-    return None if _has_expensive_columns(found[0], leaves, stop) else found[0]
+    return None if _has_expensive_columns(lowest[0], leaves, stop) else lowest[0]
 
 
 def _without_selects(roots: Sequence[Node], leaves: TileLeaves) -> set[Node]:
     """The nodes below the roots that are computed from scores, indices and numbers without a select."""
-    found: set[Node] = set()
+    plain: set[Node] = set()
     for n in walk(roots):
         if n in leaves.scores or n.op == "const":
-            found.add(n)
+            plain.add(n)
         elif n in leaves.known:
             if n.op == "position" or leaves.kv_axes.isdisjoint(leaves.free.get(n, ())):
-                found.add(n)
-        elif n.op not in ("where", "state", "load", "fetch") and n.args and found.issuperset(n.args):
-            found.add(n)
-    return found
+                plain.add(n)
+        elif n.op not in ("where", "state", "load", "fetch") and n.args and plain.issuperset(n.args):
+            plain.add(n)
+    return plain
 
 
 def _has_expensive_columns(n: Node, leaves: TileLeaves, stop: set[Node]) -> bool:

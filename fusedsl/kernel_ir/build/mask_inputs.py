@@ -15,11 +15,11 @@ WORTH_A_LOOP = 20  # instructions of an index mask that is worth a loop of its o
 
 def mask_inputs(emitter: AttentionFrame) -> tuple[list[Node], list[Node]]:
     """(loads and index masks of each element of a tile, loads of each row)"""
-    one, free = emitter.pattern, emitter.free
-    stream, lanes = set(one.reduction.axes), set(emitter.query_axes)
+    pattern, free = emitter.pattern, emitter.free
+    stream, lanes = set(pattern.reduction.axes), set(emitter.query_axes)
     lifts = [lift.value for lifts in emitter.lifts for lift in lifts]
-    conditions = [k for w in one.value_products if (k := w.p.active_condition()) is not None]
-    ends = {p.fold for p in one.score_products}
+    conditions = [k for w in pattern.value_products if (k := w.p.active_condition()) is not None]
+    ends = {p.fold for p in pattern.score_products}
     roots = [*lifts, *emitter.weights.values(), *conditions]
     varying = [n for n in computed(roots, ends) if n.op in ("load", "fetch") and free[n] & lanes]
     elements = [n for n in varying if free[n] & stream]
@@ -30,7 +30,7 @@ def _index_masks(emitter: AttentionFrame, roots: list[Node], scores: set[Node]) 
     """Expensive masks of indices alone, such as dropout: one bit of each is kept, while their operands would fill
     registers."""
     stream, lanes = set(emitter.pattern.reduction.axes), set(emitter.query_axes)
-    free, known, found = emitter.free, set(emitter.known()), []
+    free, known, masks = emitter.free, set(emitter.known()), []
     stack, seen = list(roots), set(scores)
     while stack:
         n = stack.pop()
@@ -42,10 +42,10 @@ def _index_masks(emitter: AttentionFrame, roots: list[Node], scores: set[Node]) 
             below = computed([n], set())
             read = [m for m in below if m.op in ("load", "fetch") and free[m] & stream]
             if not read and scores.isdisjoint(below):
-                found.append(n)
+                masks.append(n)
                 continue
         stack += n.args
-    return found
+    return masks
 
 
 def computed(roots: Iterable[Node], stop: Iterable[Node]) -> list[Node]:

@@ -81,13 +81,13 @@ class PagedLoads:
         return PagedLoads(moved(self.k), moved(self.v))
 
 
-def find_paged_loads(one: AttentionPattern) -> PagedLoads:
+def find_paged_loads(pattern: AttentionPattern) -> PagedLoads:
     """Find the paged operands of a pattern."""
-    if not one.reduction.running_reference or len(one.score_products) != 1 or len(one.value_products) > 1:
+    if not pattern.reduction.running_reference or len(pattern.score_products) != 1 or len(pattern.value_products) > 1:
         return PagedLoads()
-    known = {*one.rows, *one.reduction.axes}.difference(one.query_axes)
-    condition = may_contribute([one.reduction], known)
-    sides = [(p.k, p.axis) for p in one.score_products] + [(w.v, w.axis) for w in one.value_products]
+    known = {*pattern.rows, *pattern.reduction.axes}.difference(pattern.query_axes)
+    condition = may_contribute([pattern.reduction], known)
+    sides = [(p.k, p.axis) for p in pattern.score_products] + [(w.v, w.axis) for w in pattern.value_products]
     return PagedLoads(*(_paged_load(value, axis, condition) for value, axis in sides))
 
 
@@ -142,23 +142,23 @@ def _at_position_zero(roots: Sequence[Node], axis: Axis, free: dict[Node, frozen
 
 
 def with_paged_operands(
-    one: AttentionPattern, places: PagedLoads, values: Iterable[Node], foreign: Iterable[Node]
+    pattern: AttentionPattern, places: PagedLoads, values: Iterable[Node], foreign: Iterable[Node]
 ) -> tuple[AttentionPattern, dict[Node, Node]]:
     """(the pattern with fetches as operands and NaN scores for invalid rows, the replacements of `values`).
     Nodes in `foreign` are not replaced."""
     if places == PagedLoads():
-        return one, {v: v for v in values}
+        return pattern, {v: v for v in values}
     done = {n: n for n in foreign}
-    (p,) = one.score_products
-    for right, place in zip((p.k, *(w.v for w in one.value_products)), (places.k, places.v)):
+    (p,) = pattern.score_products
+    for right, place in zip((p.k, *(w.v for w in pattern.value_products)), (places.k, places.v)):
         if place is not None:
             done[right] = place.fetch
     bare = replace_nodes([p.fold], done)[p.fold]
     if places.k is not None and places.k.valid is not None:
         done[p.fold] = pick(places.k.valid, bare, constant(float("nan"), bare.type.dtype))
-    new = replace_nodes([*all_nodes(one), *values], done)
-    found = map_nodes(one, new.__getitem__)
-    return replace(found, score_products=(replace(found.score_products[0], fold=bare),)), new
+    new = replace_nodes([*all_nodes(pattern), *values], done)
+    paged = map_nodes(pattern, new.__getitem__)
+    return replace(paged, score_products=(replace(paged.score_products[0], fold=bare),)), new
 
 
 def weight_if_valid(w: ValueProduct, weight: Node, places: PagedLoads) -> Node:
@@ -174,16 +174,17 @@ def _propagates_from_score(weight: Node, places: PagedLoads) -> bool:
     """True if invalid rows of v already make scores NaN, and scores propagate NaN to active weights."""
     if places.k is None or places.v is None or places.k.valid is not places.v.valid:
         return False
-    found: set[Node] = set()
+    propagating: set[Node] = set()
     for n in walk([weight]):
         absent = is_nan_if_invalid(n) and n.args[0] is places.k.valid
-        if absent or _is_masked_nan(n, weight, found) or (n.op in NAN_PROPAGATING and any(a in found for a in n.args)):
-            found.add(n)
-    return weight in found
+        passed = n.op in NAN_PROPAGATING and not propagating.isdisjoint(n.args)
+        if absent or passed or _is_masked_nan(n, weight, propagating):
+            propagating.add(n)
+    return weight in propagating
 
 
-def _is_masked_nan(n: Node, weight: Node, found: set[Node]) -> bool:
+def _is_masked_nan(n: Node, weight: Node, propagating: set[Node]) -> bool:
     """True for a select between a NaN-propagating value and the value of masked elements."""
-    if n.op != "where" or n.args[1] not in found or n.args[2].op != "const":
+    if n.op != "where" or n.args[1] not in propagating or n.args[2].op != "const":
         return False
     return value_of(n.args[2]) == (0.0 if n is weight else float("-inf"))

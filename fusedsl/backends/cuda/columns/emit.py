@@ -200,9 +200,9 @@ class ColumnStrip:
             self.index.next_column()
             src.assign("tiles", "int32(tiles + 1)")
         if derived is not None:
-            given = {value.name for value in derived.body.args}
-            made = [value.name for value in derived.body.results if value.name not in given]
-            variables = dict(zip(made, (value.name for value in derived.accumulators)))
+            read = {value.name for value in derived.body.args}
+            derived_names = [value.name for value in derived.body.results if value.name not in read]
+            variables = dict(zip(derived_names, (value.name for value in derived.accumulators)))
             src.apply(STRIP.elementwise, f"implied_{number}", derived.body, variables)
 
     # Combination of states.
@@ -240,8 +240,8 @@ class ColumnStrip:
             intrinsics, state = emitter.reduction(use), use.accumulators[0].name
             op = intrinsics.op
             store = src.bind(f"store_partial_{state}", REDUCER.store_partial(op, place), src.functions)
-            made = REDUCER.load_partials(op, place, record, batch)
-            loads.append(src.bind(f"load_partials_{state}", made, src.functions))
+            load_partials = REDUCER.load_partials(op, place, record, batch)
+            loads.append(src.bind(f"load_partials_{state}", load_partials, src.functions))
             src.emit(store(f"records + part * {record}", intrinsics.all_reduce(accumulator_name(use))))
         if s.grid_sync:
             src.assign("met", f"int32({before + 1} * parts)")

@@ -55,17 +55,17 @@ class ColumnReducer:
             columns = [_tile_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, kinds_of)]
             rooms = tile.valid_of(e, kinds[-2], *values[-2:])
             empty = rule_of.empty.emit(e, []) if any(rooms) else []
-            found = []
+            reduced = []
             for k in range(self.width):
                 states = []
                 for number, room in enumerate(rooms):
                     state = [column[number * self.width + k] for column in columns]
                     if room is not None:
                         there = room.has(e.builder, 0)
-                        state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
+                        state = [e.builder.select(there, part, none) for part, none in zip(state, empty)]
                     states.append(state)
-                found.append(rule_of.tree(e, states, from_first(rooms)))
-            return self._pack(e, rule_of, found)
+                reduced.append(rule_of.tree(e, states, from_first(rooms)))
+            return self._pack(e, rule_of, reduced)
 
         return emit
 
@@ -83,7 +83,7 @@ class ColumnReducer:
         @emitted(self.result(rule_of))
         def emit(e, x, y):
             pairs = zip(self._unpack(e, rule_of, x), self._unpack(e, rule_of, y))
-            return self._pack(e, rule_of, [rule_of.merge.emit(e, one + other) for one, other in pairs])
+            return self._pack(e, rule_of, [rule_of.merge.emit(e, state + other_state) for state, other_state in pairs])
 
         return emit
 
@@ -150,12 +150,12 @@ class ColumnReducer:
         def emit(e, at, number, limit):
             b = e.builder
             lane, levels = self._lane(e), e.special_register("ntid.y") if self.max_threads else I32(self.threads_y)
-            empty, found = rule_of.empty.emit(e, []), []
+            empty, partials = rule_of.empty.emit(e, []), []
             number, limit = (v if v.type == I64 else b.sext(v, I64) for v in (number, limit))
             for step in range(batch):
                 wanted = b.add(number, b.zext(b.mul(levels, I32(step)), I64))
-                there = b.icmp_signed("<", wanted, limit)
-                place = b.add(at, b.mul(b.select(there, wanted, I64(0)), I64(record)))
+                in_bounds = b.icmp_signed("<", wanted, limit)
+                place = b.add(at, b.mul(b.select(in_bounds, wanted, I64(0)), I64(record)))
                 places = self._places(e, place, begin, lane, empty)
                 states = []
                 for k in range(self.width):
@@ -163,9 +163,9 @@ class ColumnReducer:
                         ld_relaxed(e, b.add(p, I64(k * size_of(none.type))), none.type)
                         for p, none in zip(places, empty)
                     ]
-                    states.append([b.select(there, part, none) for part, none in zip(parts_of, empty)])
-                found.append(states)
-            merged = [rule_of.tree(e, [states[k] for states in found]) for k in range(self.width)]
+                    states.append([b.select(in_bounds, part, none) for part, none in zip(parts_of, empty)])
+                partials.append(states)
+            merged = [rule_of.tree(e, [states[k] for states in partials]) for k in range(self.width)]
             return self._pack(e, rule_of, merged)
 
         return emit
@@ -177,8 +177,8 @@ class ColumnReducer:
 
     def _pack(self, e: Emitter, rule_of: ReduceOp, states: States) -> ir.Value:
         tiles = [types.UniTuple(kind, self.width) for kind in rule_of.state]
-        made = [e.pack(tile, [state[n] for state in states]) for n, tile in enumerate(tiles)]
-        return made[0] if len(made) == 1 else e.pack(self.result(rule_of), made)
+        packed = [e.pack(tile, [state[n] for state in states]) for n, tile in enumerate(tiles)]
+        return packed[0] if len(packed) == 1 else e.pack(self.result(rule_of), packed)
 
     def _unpack(self, e: Emitter, rule_of: ReduceOp, value: ir.Value) -> States:
         parts = [value] if len(rule_of.state) == 1 else e.unpack(value, len(rule_of.state))
@@ -256,9 +256,9 @@ class ColumnReducer:
         def work(number: ir.Value) -> None:
             group, element = b.lshr(number, I32(self.columns.bit_length() - 1)), b.and_(number, I32(self.columns - 1))
             first = b.add(b.mul(b.add(b.mul(group, I32(taken)), I32(begin)), I32(self.columns)), element)
-            found = [_read(e, columns, b.add(first, I32(n * self.columns)), kinds) for n in range(taken)]
+            partials = [_read(e, columns, b.add(first, I32(n * self.columns)), kinds) for n in range(taken)]
             place = b.add(number, I32((begin + groups * taken) * self.columns))
-            _write(e, columns, place, rule_of.tree(e, found))
+            _write(e, columns, place, rule_of.tree(e, partials))
 
         if items < threads:
             with b.if_then(b.icmp_unsigned("<", thread, I32(items))):
@@ -316,5 +316,5 @@ def _tile_of(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: ty
     """An element for each place of a tile, from a tile, from one vector for all vectors, or from one value."""
     if not isinstance(kind, types.BaseTuple):
         return [e.cast(value, kind, want)] * tile.count
-    found = [e.cast(part, kind.dtype, want) for part in e.unpack(value, len(kind))]
-    return found * (tile.count // len(found))
+    elements = [e.cast(part, kind.dtype, want) for part in e.unpack(value, len(kind))]
+    return elements * (tile.count // len(elements))

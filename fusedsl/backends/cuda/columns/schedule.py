@@ -101,8 +101,8 @@ class LoopedColumnSchedule(ColumnSchedule):
         if self.blocks_per_strip == 1:  # what is compiled does without, but takes it
             return LaunchConfig(blocks, self.block_threads, workspace=1, semaphores=1, block_dim_y=lines)
         size, semaphores = blocks * block_state_bytes(self, kernel), 2 * count if together else count
-        found = LaunchConfig(blocks, self.block_threads, cooperative=together, workspace=size, semaphores=semaphores)
-        return replace(found, grid_multiple=count, block_dim_y=lines)
+        launch = LaunchConfig(blocks, self.block_threads, cooperative=together, workspace=size, semaphores=semaphores)
+        return replace(launch, grid_multiple=count, block_dim_y=lines)
 
 
 def schedule_columns(
@@ -113,8 +113,8 @@ def schedule_columns(
     Unless `flexible`, lanes and levels are compiled.
     """
     if not finishes_at_once(kernel):
-        found = _resident(kernel, extents, hardware) if kernel.resident else None
-        return found or _looped(kernel, extents, hardware, 0)
+        resident = _resident(kernel, extents, hardware) if kernel.resident else None
+        return resident or _looped(kernel, extents, hardware, 0)
     return _finished_at_once(kernel, extents, hardware, flexible, 2)
 
 
@@ -138,16 +138,16 @@ def schedule_dynamic_columns(
     listed = listed and row_length(kernel, extents) < MANY
     if finishes_at_once(kernel) and not listed:
         return _finished_at_once(kernel, extents, hardware, True, 1)
-    found = _looped(kernel, (MANY,) * len(extents), hardware, 0)
-    count, steps = strip_count(found, kernel, extents), -(-row_length(kernel, extents) // found.tile_columns)
-    parts = 1 if listed else max(1, min(hardware.multiprocessors * found.blocks // count, steps))
+    looped = _looped(kernel, (MANY,) * len(extents), hardware, 0)
+    count, steps = strip_count(looped, kernel, extents), -(-row_length(kernel, extents) // looped.tile_columns)
+    parts = 1 if listed else max(1, min(hardware.multiprocessors * looped.blocks // count, steps))
     reason = (
-        f"{row_length(kernel, extents)} elements are folded across what is contiguous: {found.threads_x} threads side "
-        f"by side on vectors of {found.width}, {found.threads_y} deep, loop over them"
+        f"{row_length(kernel, extents)} elements are folded across what is contiguous: {looped.threads_x} threads side "
+        f"by side on vectors of {looped.width}, {looped.threads_y} deep, loop over them"
     )
     if parts > 1:
         reason += f"; {parts} blocks share a strip, they wait for each other after each fold"
-    return replace(found, is_split=parts > 1, grid_sync=parts > 1, blocks_per_strip=parts, reason=reason)
+    return replace(looped, is_split=parts > 1, grid_sync=parts > 1, blocks_per_strip=parts, reason=reason)
 
 
 def strip_count(schedule: ColumnSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
@@ -253,17 +253,17 @@ def _looped(
     size = width * min(_element_bytes(kernel), default=4)
     narrow = size < ACCESS_BYTES and state_words(kernel.phases) == 1
     segment = NARROW_SEGMENT_BYTES if narrow or kernel.shifted else SEGMENT_BYTES
-    found = _loop_over(segment // size, kernel, extents, hardware, room)
-    while found.blocks_per_strip > 1 and found.blocks_per_strip > MANY_PARTS and found.threads_x * size > LINE_BYTES:
-        found = _loop_over(found.threads_x // 2, kernel, extents, hardware, room)
+    schedule = _loop_over(segment // size, kernel, extents, hardware, room)
+    while schedule.blocks_per_strip > MANY_PARTS and schedule.threads_x * size > LINE_BYTES:
+        schedule = _loop_over(schedule.threads_x // 2, kernel, extents, hardware, room)
     if (
         deepest > 1
-        and found.blocks_per_strip >= MERGED
-        and columns >= LONG_PARTS * found.blocks_per_strip * found.tile_columns
+        and schedule.blocks_per_strip >= MERGED
+        and columns >= LONG_PARTS * schedule.blocks_per_strip * schedule.tile_columns
     ):
-        deeper = _loop_over(found.threads_x, kernel, extents, hardware, room, deepest)
-        found = deeper if deeper.blocks_per_strip < found.blocks_per_strip else found
-    return _widened(found, kernel, extents, hardware, room)
+        deeper = _loop_over(schedule.threads_x, kernel, extents, hardware, room, deepest)
+        schedule = deeper if deeper.blocks_per_strip < schedule.blocks_per_strip else schedule
+    return _widened(schedule, kernel, extents, hardware, room)
 
 
 def _widened(
@@ -287,11 +287,12 @@ def _widened(
             break
         tried.append(wider)
 
-    def turns(one: LoopedColumnSchedule) -> int:
-        waves = -(-strip_count(one, kernel, extents) * one.blocks_per_strip // (hardware.multiprocessors * one.blocks))
-        return waves * (-(-row_length(kernel, extents) // (one.tile_columns * one.blocks_per_strip)) + BLOCK_OVERHEAD)
+    def turns(strip: LoopedColumnSchedule) -> int:
+        parts, slots = strip.blocks_per_strip, hardware.multiprocessors * strip.blocks
+        waves = -(-strip_count(strip, kernel, extents) * parts // slots)
+        return waves * (-(-row_length(kernel, extents) // (strip.tile_columns * parts)) + BLOCK_OVERHEAD)
 
-    return min((one for one in tried if one.blocks_per_strip == 1), key=turns, default=found)
+    return min((strip for strip in tried if strip.blocks_per_strip == 1), key=turns, default=found)
 
 
 def _element_bytes(kernel: KernelIR) -> list[int]:
@@ -318,14 +319,14 @@ def _loop_over(
     A thread has `deep` times as many bytes under way as others, and an SM as many.
     """
     width, columns = kernel.row_vector_width, row_length(kernel, extents)
-    taken = max(1, sum(_element_bytes(kernel))) * width
+    vector_bytes = max(1, sum(_element_bytes(kernel))) * width
     states = state_words(kernel.phases) * width
-    narrow = taken < ACCESS_BYTES and state_words(kernel.phases) == 1
+    narrow = vector_bytes < ACCESS_BYTES and state_words(kernel.phases) == 1
     sums = all(use.name == "sum" for phase in kernel.phases for use in phase.folds)
     under_way, most_vectors = (NARROW_SUMS if sums else NARROW) if narrow else (IN_FLIGHT, MOST_VECTORS)
     if kernel.shifted:
         under_way, most_vectors = SHIFTED
-    vectors = max(1, min(most_vectors, deep * under_way // taken, STATE_BUDGET // max(states, 1)))
+    vectors = max(1, min(most_vectors, deep * under_way // vector_bytes, STATE_BUDGET // max(states, 1)))
     lanes, levels = _block(most, vectors, kernel, extents, room or BLOCK)
     threads = room or lanes * levels
     need = required_registers(kernel, Tiling(width, vectors)) + states * _states_at_once(kernel)
@@ -343,7 +344,7 @@ def _loop_over(
     shared = f"; {parts} blocks share a strip, {how}" if parts > 1 else ""
     reason = (
         f"{columns} elements are folded across what is contiguous: {lanes} threads side by side on vectors of {width}, "
-        f"{levels} deep, loop over them, {vectors} a thread under way ({taken * vectors} bytes){shared}"
+        f"{levels} deep, loop over them, {vectors} a thread under way ({vector_bytes * vectors} bytes){shared}"
     )
     split, together = parts > 1 or room > 0, parts > 1 and not alone
     shape = LoopedColumnSchedule(width, vectors, 0, lanes, levels, blocks, split, together, parts, room)

@@ -117,10 +117,10 @@ def intrinsic(arity: int) -> Callable:
 
     def wrap(rule: Callable) -> Callable:
         def typer(context, *arguments):
-            found = rule(*arguments)
-            if found is None:
+            typed = rule(*arguments)
+            if typed is None:
                 return None
-            result, emit = found
+            result, emit = typed
 
             def codegen(context, builder, signature, values):
                 value = emit(Emitter(context, builder), *values)
@@ -132,9 +132,9 @@ def intrinsic(arity: int) -> Callable:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         typer.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
         typer.__name__ = rule.__name__
-        found = numba_intrinsic(typer)
-        found.rule = rule
-        return found
+        wrapped = numba_intrinsic(typer)
+        wrapped.rule = rule
+        return wrapped
 
     return wrap
 
@@ -163,8 +163,8 @@ class ScalarFunction:
         self.function = function
         self.arguments = tuple(arguments)
         self.results = tuple(results)
-        one = len(self.results) == 1
-        self.result = self.results[0] if one else types.Tuple.from_types(self.results)
+        single = len(self.results) == 1
+        self.result = self.results[0] if single else types.Tuple.from_types(self.results)
         self.descriptor: Any = None  # Numba's, once it has typed the function
 
     def emit(self, emitter: Emitter, values: Sequence[ir.Value]) -> list[ir.Value]:
@@ -228,10 +228,10 @@ def lower(
 
 def module() -> ir.Module:
     """An empty module, as NVVM wants it."""
-    made = ir.Module("kernel", context=ir.Context())
-    made.triple, made.data_layout = "nvptx64-nvidia-cuda", nvvm.NVVM().data_layout
-    nvvm.add_ir_version(made)
-    return made
+    empty = ir.Module("kernel", context=ir.Context())
+    empty.triple, empty.data_layout = "nvptx64-nvidia-cuda", nvvm.NVVM().data_layout
+    nvvm.add_ir_version(empty)
+    return empty
 
 
 def assemble(kernel: ir.Function, cc: tuple[int, int], launch_bounds: tuple[int, int]) -> bytes:

@@ -32,7 +32,7 @@ class _Wrapping(ast.NodeTransformer):
 def _unsigned(node: ast.expr) -> ast.expr:
     """An int64 as the uint64 of its bits."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, OVERFLOWING):
-        made: ast.expr = ast.BinOp(_unsigned(node.left), node.op, _unsigned(node.right))
+        unsigned: ast.expr = ast.BinOp(_unsigned(node.left), node.op, _unsigned(node.right))
     else:
-        made = ast.Call(ast.Name("uint64", ast.Load()), [node], [])
-    return ast.copy_location(made, node)
+        unsigned = ast.Call(ast.Name("uint64", ast.Load()), [node], [])
+    return ast.copy_location(unsigned, node)

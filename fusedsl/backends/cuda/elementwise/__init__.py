@@ -18,8 +18,8 @@ class SmemTransposeIntrinsics(Named):
 class TransposeTileIntrinsics(Named):
     """Intrinsics of a square tile of two axes."""
 
-    load = Method("name, letter", "base, row_stride, column_stride, rows, columns")
-    store = Method("name, letter", "base, row_stride, column_stride, rows, columns, values")
+    load = Method("name, stride_kind", "base, row_stride, column_stride, rows, columns")
+    store = Method("name, stride_kind", "base, row_stride, column_stride, rows, columns, values")
     positions = Method("name, along", "origin")
 
     def via_smem(self, name: str, vectorized: bool) -> Binding[SmemTransposeIntrinsics]:

@@ -44,8 +44,8 @@ def _emit_line(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
         for k, store in enumerate(kernel.phases[0].stores):
             _, stride = src.access(store.operand, schedule.width)
             for tile, suffix, branch in zip((TILE, ENDS), ("", "_end"), branches):
-                made = tile.store(kernel.operands[store.operand].dtype.name, *(["s"] if stride else []))
-                write = src.bind(f"store_{k}{suffix}", made)
+                store_tile = tile.store(kernel.operands[store.operand].dtype.name, *(["s"] if stride else []))
+                write = src.bind(f"store_{k}{suffix}", store_tile)
                 with branch:
                     src.emit(write(src.names.pointer(store.operand), "start", values[k], "start", "n", *stride))
 

@@ -76,10 +76,10 @@ class TransposeEmitter:
         """The address of the patch's first element in an operand."""
         operand, pointer = self.kernel.operands[k], self.src.names.pointer(k)
         terms = []
-        for axis, letter in enumerate(operand.strides):
-            if letter == "1" or (k in self.schedule.transposed and axis == self.schedule.axis):
+        for axis, stride_kind in enumerate(operand.strides):
+            if stride_kind == "1" or (k in self.schedule.transposed and axis == self.schedule.axis):
                 terms.append(self.origin[axis])
-            elif letter == "s":
+            elif stride_kind == "s":
                 terms.append(f"{self.origin[axis]} * {self.src.names.stride(k, axis)}")
         offset = " + ".join(terms)
         size = f" * {operand.dtype.itemsize}" if operand.dtype.itemsize > 1 else ""
@@ -91,11 +91,11 @@ class TransposeEmitter:
 
     def _strides(self, k: int) -> list[str]:
         """The strides of an operand along the rows' axis and the columns'."""
-        found = []
+        strides = []
         for axis in (self.schedule.axis, self.last):
-            letter = self.kernel.operands[k].strides[axis]
-            found.append(self.src.names.stride(k, axis) if letter == "s" else f"int64({letter})")
-        return found
+            kind = self.kernel.operands[k].strides[axis]
+            strides.append(self.src.names.stride(k, axis) if kind == "s" else f"int64({kind})")
+        return strides
 
     def _column_stride(self, k: int) -> str:
         return self.src.names.stride(k, self.last)

@@ -45,10 +45,10 @@ class TransposeTile:
 
     # -- along the columns
 
-    def load(self, name: str, letter: str) -> Callable:
+    def load(self, name: str, stride_kind: str) -> Callable:
         """`load(base, row_stride, column_stride, rows, columns)`: a tile of these elements.
 
-        `letter` is the stride of neighbouring columns: "1" for aligned vectors, "s", or "0".
+        `stride_kind` is the stride of neighbouring columns: "1" for aligned vectors, "s", or "0".
         """
         kind = dtype(name)
         result = stored_type(kind, self.width * self.vectors, self.width)
@@ -58,23 +58,23 @@ class TransposeTile:
         def emit(e, base, row_stride, column_stride, rows, columns):
             b = e.builder
             row, column = self._place(e)
-            found = []
+            elements = []
             for number in range(self.vectors):
                 at = _clamped(b, b.add(row, I32(number * self.step)), rows, 1)
                 line = _moved(b, base, at, row_stride, kind)
-                if letter == "1":
+                if stride_kind == "1":
                     places = [_moved(b, line, _clamped(b, column, columns, self.width), I64(1), kind)]
-                elif letter == "0":
+                elif stride_kind == "0":
                     places = [line]
                 else:
                     each = [_clamped(b, b.add(column, I32(k)), columns, 1) for k in range(self.width)]
                     places = [_moved(b, line, at, column_stride, kind) for at in each]
-                found += tile.load_vector(e, kind, letter, places, None)
-            return e.pack(result, found)
+                elements += tile.load_vector(e, kind, stride_kind, places, None)
+            return e.pack(result, elements)
 
         return emit
 
-    def store(self, name: str, letter: str) -> Callable:
+    def store(self, name: str, stride_kind: str) -> Callable:
         """`store(base, row_stride, column_stride, rows, columns, values)`: the inverse of load."""
         kind = dtype(name)
         tile = Tile(self.width, self.vectors, ".")
@@ -88,11 +88,11 @@ class TransposeTile:
             for number in range(self.vectors):
                 here = b.add(row, I32(number * self.step))
                 there = b.icmp_signed("<", here, row_count)
-                room = ValidElements(b.select(there, b.sub(column_count, column), I32(0)), partial=letter != "1")
+                room = ValidElements(b.select(there, b.sub(column_count, column), I32(0)), partial=stride_kind != "1")
                 line = _moved(b, at, here, row_step, kind)
                 places = [_moved(b, line, b.add(column, I32(k)), column_step, kind) for k in range(self.width)]
                 part = elements[number * size : (number + 1) * size]
-                tile.store_vector(e, kind, letter, places[:1] if letter == "1" else places, part, room)
+                tile.store_vector(e, kind, stride_kind, places[:1] if stride_kind == "1" else places, part, room)
 
         return emit
 
@@ -105,12 +105,12 @@ class TransposeTile:
             def emit(e, origin):
                 b = e.builder
                 row, column = self._place(e)
-                found = []
+                positions = []
                 for number in range(self.vectors):
                     for k in range(self.width):
                         step = b.add(column, I32(k)) if along else b.add(row, I32(number * self.step))
-                        found.append(e.cast(b.add(origin, b.sext(step, I64)), types.int64, kind))
-                return e.pack(result, found)
+                        positions.append(e.cast(b.add(origin, b.sext(step, I64)), types.int64, kind))
+                return e.pack(result, positions)
 
             return (result, emit) if form == types.int64 else None
 
@@ -177,15 +177,15 @@ class SmemTranspose:
 
         @emitted(self.held)
         def emit(e, base, column_stride, rows, columns):
-            b, found = e.builder, []
+            b, elements = e.builder, []
             for row, column in self._places(e):
                 lines = []
                 for k in range(self.group):
                     at = _clamped(b, b.add(column, I32(k)), columns, 1)
                     line = _moved(b, base, at, column_stride, self.kind)
                     lines.append(self._read(e, line, row, rows))
-                found += [self._joined(b, [line[j] for line in lines]) for j in range(self.length)]
-            return e.pack(self.held, found)
+                elements += [self._joined(b, [line[j] for line in lines]) for j in range(self.length)]
+            return e.pack(self.held, elements)
 
         return emit
 
@@ -209,10 +209,10 @@ class SmemTranspose:
 
         @emitted(result)
         def emit(e, shared):
-            found = []
+            elements = []
             for row, column, width in self._pieces(e):
-                found += ld_shared(e, kind, width, self._shared(e, shared, row, column))
-            return e.pack(result, found)
+                elements += ld_shared(e, kind, width, self._shared(e, shared, row, column))
+            return e.pack(result, elements)
 
         return emit
 
@@ -259,14 +259,14 @@ class SmemTranspose:
         tall = edge // (self.length * down)  # pieces of a warp along the rows
         thread = e.special_register("tid.x")
         lane, warp = b.and_(thread, I32(WARP - 1)), b.lshr(thread, I32(5))
-        found = []
+        pieces = []
         for number in range(edge * edge // (self.length * self.group * self.patch.threads)):
             piece = b.add(warp, I32(number * self.patch.threads // WARP))
             row = b.add(b.mul(b.and_(piece, I32(tall - 1)), I32(down)), b.and_(lane, I32(down - 1)))
             column = b.mul(b.lshr(piece, I32(tall.bit_length() - 1)), I32(beside))
             column = b.add(column, b.lshr(lane, I32(down.bit_length() - 1)))
-            found.append((b.mul(row, I32(self.length)), b.mul(column, I32(self.group))))
-        return found
+            pieces.append((b.mul(row, I32(self.length)), b.mul(column, I32(self.group))))
+        return pieces
 
     def _pieces(self, e: Emitter) -> list[tuple[ir.Value, ir.Value, int]]:
         """(row, first column, columns) of each access of a thread's vectors to shared memory, 16 bytes at most."""

@@ -113,8 +113,8 @@ def _edge(
 
 def _axis(kernel: KernelIR) -> int | None:
     """The axis along which most bytes an element are contiguous, of those that are not along the last."""
-    found: dict[int, int] = {}
+    bytes_along: dict[int, int] = {}
     for operand in kernel.operands:
         if operand.near >= 0:
-            found[operand.near] = found.get(operand.near, 0) + operand.dtype.itemsize
-    return max(found, key=lambda axis: found[axis]) if found else None
+            bytes_along[operand.near] = bytes_along.get(operand.near, 0) + operand.dtype.itemsize
+    return max(bytes_along, key=lambda axis: bytes_along[axis]) if bytes_along else None

@@ -99,13 +99,13 @@ class File:
         self.declared = FILES.setdefault(path, {})
 
     def function(self, name: str, takes: str = "") -> Function:
-        self.declared[name] = found = Function(name, takes)
-        return found
+        self.declared[name] = function = Function(name, takes)
+        return function
 
     def maker(self, name: str, parameters: str = "", takes: str = "*arguments") -> Maker[Function]:
         return self.type(name, parameters, lambda made: Function(made, takes))
 
     def type(self, name: str, parameters: str, defines: Callable[[str], T]) -> Maker[T]:
         """What makes an object: of a class of objects that have intrinsics, or Named for one that only is passed on."""
-        self.declared[name] = found = Maker(name, parameters, defines)
-        return found
+        self.declared[name] = maker = Maker(name, parameters, defines)
+        return maker

@@ -82,15 +82,15 @@ class MultiAxisIndex:
 
     def _offset(self, k: int) -> tuple[str, list[str]]:
         """The offset of a vector in an operand, and the strides that it takes."""
-        strides, terms, taken = self.src.kernel.operands[k].strides, [], []
+        strides, terms, stride_names = self.src.kernel.operands[k].strides, [], []
         for axis in self.axes:
             if strides[axis] == "1":
                 terms.append(f"c{axis}")
             elif strides[axis] == "s":
                 name = self.src.names.stride(k, axis)
-                taken.append(name)
+                stride_names.append(name)
                 terms.append(f"{self.index}(c{axis} * {name})")
-        return total(self.index, terms), taken
+        return total(self.index, terms), stride_names
 
     def emit_offsets(self) -> None:
         """Find the offsets of a thread's vectors."""

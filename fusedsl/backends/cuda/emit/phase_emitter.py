@@ -112,7 +112,7 @@ class PhaseEmitter:
         """
         key = (tuple(value.dtype for value in use.accumulators), use.identity, use.combine)
         if key not in self.reductions:
-            names = [one.name.rstrip("0123456789") for one in self.reductions.values()]
+            names = [intrinsics.name.rstrip("0123456789") for intrinsics in self.reductions.values()]
             same = sum(name in (use.name, f"{use.name}_") for name in names)
             self.reductions[key] = self.elements.define_reduction(use, f"{use.name}_{same}" if same else use.name)
         return self.reductions[key]
@@ -163,8 +163,8 @@ class PhaseEmitter:
         values = ", ".join(value.name for value in use.inputs)
         self._accumulate(use, f"({values})" if len(use.inputs) > 1 else values)
         for part in phase.tile_phases:
-            made = [value for use in part.folds for value in use.accumulators]
-            self.src.ready -= {value.name for value in (*made, *(part.row.results if part.row else ()))}
+            accumulators = [value for use in part.folds for value in use.accumulators]
+            self.src.ready -= {value.name for value in (*accumulators, *(part.row.results if part.row else ()))}
 
     # Rows.
 

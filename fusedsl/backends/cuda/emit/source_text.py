@@ -62,10 +62,10 @@ def signature(arguments: Iterable[DType], results: Iterable[DType]) -> str:
 
 def total(index: str, terms: Sequence[str]) -> str:
     """A sum in the index type: 0 terms, or each addition cast back."""
-    found = terms[0] if terms else f"{index}(0)"
+    sum_ = terms[0] if terms else f"{index}(0)"
     for term in terms[1:]:
-        found = f"{index}({found} + {term})"
-    return found
+        sum_ = f"{index}({sum_} + {term})"
+    return sum_
 
 
 def accumulator_name(use: Reduction) -> str:
@@ -150,17 +150,17 @@ class SourceBuilder:
         yield
         self.ready, self.stored, self.wide = before
 
-    def bind(self, name: str, made: Binding[T], section: list[str] | None = None) -> T:
+    def bind(self, name: str, binding: Binding[T], section: list[str] | None = None) -> T:
         """Define an intrinsic or an object under a name, among the top lines or in another section, once."""
-        section, line = self.top if section is None else section, f"{name} = {made}"
+        section, line = self.top if section is None else section, f"{name} = {binding}"
         if line not in section:
             section.append(line)
-        return made.defines(name)
+        return binding.defines(name)
 
-    def bind_several(self, made: Mapping[str, Binding[T]], section: list[str] | None = None) -> list[T]:
+    def bind_several(self, bindings: Mapping[str, Binding[T]], section: list[str] | None = None) -> list[T]:
         """Some definitions in one line."""
-        self.bind(", ".join(made), Binding(", ".join(map(str, made.values())), Named), section)
-        return [one.defines(name) for name, one in made.items()]
+        self.bind(", ".join(bindings), Binding(", ".join(map(str, bindings.values())), Named), section)
+        return [binding.defines(name) for name, binding in bindings.items()]
 
     @property
     def block(self) -> str:
@@ -239,10 +239,10 @@ class SourceBuilder:
         Contiguous elements that are accessed one by one have the stride 1, as an argument.
         """
         operand, axis = self.kernel.operands[k], axis % self.kernel.axes
-        letter = operand.strides[axis]
-        if letter == "1" and operand.access == "element" and width > 1:
+        stride_kind = operand.strides[axis]
+        if stride_kind == "1" and operand.access == "element" and width > 1:
             return "s", ["1"]
-        return letter, [self.names.stride(k, axis)] if letter == "s" else []
+        return stride_kind, [self.names.stride(k, axis)] if stride_kind == "s" else []
 
     def read_scalars(self) -> None:
         """Run-time scalars out of their parameters, and the addresses that bodies compute with."""

@@ -25,16 +25,16 @@ def _float_to_integer(e: Emitter, x: ir.Value, kind: types.Type, target: types.T
     word, sign = ir.IntType(wide), "s" if target.signed else "u"
     register = "l" if wide == 64 else "r"
     text = f"cvt.rzi.{sign}{wide}.f{kind.bitwidth} $0, $1;"
-    found = e.asm(word, text, f"={register},{'f' if kind.bitwidth == 32 else 'd'}", [x])
-    found = b.select(b.fcmp_unordered("uno", x, x), word(0), found)
+    integer = e.asm(word, text, f"={register},{'f' if kind.bitwidth == 32 else 'd'}", [x])
+    integer = b.select(b.fcmp_unordered("uno", x, x), word(0), integer)
     if target.bitwidth >= 32:
-        return found
+        return integer
     low = -(1 << (target.bitwidth - 1)) if target.signed else 0
     high = (1 << (target.bitwidth - bool(target.signed))) - 1
     less = b.icmp_signed if target.signed else b.icmp_unsigned
-    found = b.select(less("<", found, word(low)), word(low), found)
-    found = b.select(less(">", found, word(high)), word(high), found)
-    return b.trunc(found, ir.IntType(target.bitwidth))
+    integer = b.select(less("<", integer, word(low)), word(low), integer)
+    integer = b.select(less(">", integer, word(high)), word(high), integer)
+    return b.trunc(integer, ir.IntType(target.bitwidth))
 
 
 def round_through(name: str):
@@ -105,7 +105,7 @@ def widen_bytes(e: Emitter, bytes: list[ir.Value], name: str) -> list[ir.Value]:
     """Stored float8 as float32; neighbours together where there are instructions for it."""
     if e.cc < (8, 9):
         return [_widen_byte(e, byte, name) for byte in bytes]
-    b, found, half = e.builder, [], f"cvt.rn.f16x2.{_PAIR[name]}"
+    b, floats, half = e.builder, [], f"cvt.rn.f16x2.{_PAIR[name]}"
     for begin in range(0, len(bytes), 4):
         word = I32(0)
         for k, byte in enumerate(bytes[begin : begin + 4]):
@@ -113,8 +113,8 @@ def widen_bytes(e: Emitter, bytes: list[ir.Value], name: str) -> list[ir.Value]:
         text = f"{{.reg .b16 low, high; mov.b32 {{low, high}}, $2; {half} $0, low; {half} $1, high;}}"
         pairs = e.unpack(e.asm(ir.LiteralStructType([I32, I32]), text, "=r,=r,r", [word]), 2)
         halves = [b.trunc(b.lshr(pair, I32(shift)), I16) for pair in pairs for shift in (0, 16)]
-        found += [widen(e, one, "float16") for one in halves[: len(bytes) - begin]]
-    return found
+        floats += [widen(e, part, "float16") for part in halves[: len(bytes) - begin]]
+    return floats
 
 
 def narrow_bytes(e: Emitter, values: list[ir.Value], name: str) -> list[ir.Value]:
@@ -178,11 +178,11 @@ def _stepped(b: ir.IRBuilder, word: ir.Value, steps: Iterable[ir.Value]) -> ir.V
     return word
 
 
-def _either(e: Emitter, one: ir.Value, first: ir.Block, other: ir.Value, second: ir.Block) -> ir.Value:
-    found = e.builder.phi(one.type)
-    found.add_incoming(one, first)
-    found.add_incoming(other, second)
-    return found
+def _either(e: Emitter, first_value: ir.Value, first: ir.Block, second_value: ir.Value, second: ir.Block) -> ir.Value:
+    either = e.builder.phi(first_value.type)
+    either.add_incoming(first_value, first)
+    either.add_incoming(second_value, second)
+    return either
 
 
 def _widen_byte(e: Emitter, byte: ir.Value, name: str) -> ir.Value:

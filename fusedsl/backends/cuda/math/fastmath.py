@@ -71,8 +71,8 @@ def _rule(name: str):
 def _by_instruction(e: Emitter, name: str, x: ir.Value) -> ir.Value:
     instruction, inner, outer = INSTRUCTIONS[name]
     x = x if inner == 1 else e.builder.fmul(x, ir.Constant(x.type, inner))
-    made = e.asm(x.type, f"{instruction} $0, $1;", "=f,f", [x])
-    return made if outer == 1 else e.builder.fmul(made, ir.Constant(x.type, outer))
+    value = e.asm(x.type, f"{instruction} $0, $1;", "=f,f", [x])
+    return value if outer == 1 else e.builder.fmul(value, ir.Constant(x.type, outer))
 
 
 def _logistic(kind):

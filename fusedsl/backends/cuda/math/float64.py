@@ -280,8 +280,8 @@ def _rarely(e: Emitter, usual: ir.Value, when: ir.Value, other: Callable[[], ir.
     """A value, but another where a condition holds, which is computed only there."""
     b, before = e.builder, e.builder.block
     with b.if_then(when, likely=False):
-        found, after = other(), b.block
+        rare, after = other(), b.block
     either = b.phi(usual.type)
     either.add_incoming(usual, before)
-    either.add_incoming(found, after)
+    either.add_incoming(rare, after)
     return either

@@ -119,7 +119,7 @@ def size(e: Emitter, x: ir.Value) -> ir.Value:
 def _written(e: Emitter, x: ir.Value, text: str) -> ir.Value:
     """What PTX makes of a signed integer in a word of 32 bits, or of 64 where it has them."""
     b, bits = e.builder, max(x.type.width, 32)
-    word, letter = ir.IntType(bits), "r" if bits == 32 else "l"
-    given = x if x.type == word else b.sext(x, word)
-    made = e.asm(word, text.replace("word", f"s{bits}"), f"={letter},{letter}", [given])
-    return made if x.type == word else b.trunc(made, x.type)
+    word, register = ir.IntType(bits), "r" if bits == 32 else "l"
+    operand = x if x.type == word else b.sext(x, word)
+    result = e.asm(word, text.replace("word", f"s{bits}"), f"={register},{register}", [operand])
+    return result if x.type == word else b.trunc(result, x.type)

@@ -93,7 +93,7 @@ def neighbours(e: Emitter, name: str, places: list[ir.Value], seed: ir.Value, st
             together, after_together = _in_a_row(e, name, places[0], len(places), seed, stream), b.block
         with otherwise:
             apart, after_apart = [_alone(e, name, place, seed, stream) for place in places], b.block
-    return [_either(b, (one, after_together), (other, after_apart)) for one, other in zip(together, apart)]
+    return [_either(b, (first, after_together), (second, after_apart)) for first, second in zip(together, apart)]
 
 
 def _in_a_row(e: Emitter, name: str, first: ir.Value, count: int, seed: ir.Value, stream: ir.Value) -> list[ir.Value]:
@@ -114,7 +114,7 @@ def _in_a_row(e: Emitter, name: str, first: ir.Value, count: int, seed: ir.Value
 
 def _either(b: ir.IRBuilder, *arrivals: tuple[ir.Value, ir.Block]) -> ir.Value:
     """The value that comes from the block that was left."""
-    found = b.phi(arrivals[0][0].type)
+    either = b.phi(arrivals[0][0].type)
     for value, block in arrivals:
-        found.add_incoming(value, block)
-    return found
+        either.add_incoming(value, block)
+    return either

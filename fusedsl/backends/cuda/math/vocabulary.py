@@ -313,7 +313,7 @@ def div_for_fp8(x, divisor, scale, inverse):
     def emit(e, x, divisor, scale, inverse):
         b, largest = e.builder, ir.Constant(x.type, LARGEST)
         scale = _libdevice_call(e, "copysign", types.float32, [scale, divisor])
-        size, inverse = (_libdevice_call(e, "fabs", types.float32, [one]) for one in (divisor, inverse))
+        size, inverse = (_libdevice_call(e, "fabs", types.float32, [value]) for value in (divisor, inverse))
         size = b.select(b.fcmp_ordered(">", size, largest), largest, size)
         x = b.fmul(x, scale)
         estimate = b.fmul(x, inverse)
@@ -362,8 +362,8 @@ def log_approx(kind):
     def emit(e, x):
         if kind.bitwidth == 64:
             return double.call(e, "log", x)
-        made = e.asm(x.type, "lg2.approx.f32 $0, $1;", "=f,f", [x])
-        return e.builder.fmul(made, ir.Constant(x.type, 1 / LOG2_E))
+        logarithm = e.asm(x.type, "lg2.approx.f32 $0, $1;", "=f,f", [x])
+        return e.builder.fmul(logarithm, ir.Constant(x.type, 1 / LOG2_E))
 
     return (kind, emit) if _is_float(kind) else None
 

@@ -40,9 +40,9 @@ def split_at_gathers(body: Body, fetched: Mapping[str, Value] | None = None) -> 
 
     What is `fetched` is there: its row has read it for itself.
     """
-    found = [fetch for i in body.instructions if (fetch := _fetch(i))]
-    fetched = {f.name: fetched[f.name] for f in found if fetched and f.name in fetched}
-    fetches = [f for f in found if f.name not in fetched]
+    all_fetches = [fetch for i in body.instructions if (fetch := _fetch(i))]
+    fetched = {f.name: fetched[f.name] for f in all_fetches if fetched and f.name in fetched}
+    fetches = [f for f in all_fetches if f.name not in fetched]
     names = {f.name for f in fetches}
     rest = tuple(i for i in body.instructions if i.target not in names | set(fetched))
     computed = {value.name: value for value in body.args} | fetched

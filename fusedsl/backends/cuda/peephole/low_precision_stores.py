@@ -31,10 +31,10 @@ def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     kinds = {kernel.operands[store.operand].dtype for store in stores}
     if not kinds or not all(kind.kind == "f" and kind.bits == 16 for kind in kinds):
         return body
-    made, instructions = set(), []
+    computed, instructions = set(), []
     for i in body.instructions:
-        made.add(i.target)
-        if i.op in SHORT_FUNCTIONS and i.names and _is_near(kernel, phase, i, i.names[0] in made):
+        computed.add(i.target)
+        if i.op in SHORT_FUNCTIONS and i.names and _is_near(kernel, phase, i, i.names[0] in computed):
             i = replace(i, op=SHORT_FUNCTIONS[i.op])
         instructions.append(i)
     return replace(body, instructions=tuple(instructions))

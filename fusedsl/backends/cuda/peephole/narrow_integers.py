@@ -21,11 +21,11 @@ def narrowed(instructions: Iterable[Instruction], ranges: Mapping[str, Range]) -
     known = dict(ranges)
     for i in instructions:
         operands = [_range(a, known) for a in i.args]
-        found = None if None in operands else _short(i, cast("list[Range]", operands))
-        if found is None:
+        narrow = None if None in operands else _short(i, cast("list[Range]", operands))
+        if narrow is None:
             yield i
         else:
-            further, known[i.target] = found
+            further, known[i.target] = narrow
             args = (*i.args, *(Constant(INT64, str(n)) for n in further))
             yield replace(i, op=f"narrow_{i.op}", args=args, dtype=INT64)
 
@@ -49,8 +49,8 @@ def _short(i: Instruction, operands: list[Range]) -> tuple[tuple[int, ...], Rang
     return None
 
 
-def _exact(found: Range) -> tuple[tuple[int, ...], Range] | None:
-    return ((), found) if _fits(found) else None
+def _exact(range_: Range) -> tuple[tuple[int, ...], Range] | None:
+    return ((), range_) if _fits(range_) else None
 
 
 def _product(x: Range, y: Range) -> Range:
@@ -77,5 +77,5 @@ def _range(operand: Operand, known: Mapping[str, Range]) -> Range | None:
     return (int(operand.value), int(operand.value)) if operand.dtype is INT64 else None
 
 
-def _fits(found: Range) -> bool:
-    return WORD[0] <= found[0] and found[1] <= WORD[1]
+def _fits(range_: Range) -> bool:
+    return WORD[0] <= range_[0] and range_[1] <= WORD[1]

@@ -10,7 +10,7 @@ from .gathers import slice_of
 def packed_magnitudes(kernel: KernelIR) -> dict[str, str]:
     """Magnitudes of loaded 16-bit floats that one fold reads, a maximum or a minimum, and nothing else -> what they are
     of."""
-    found = {}
+    packed = {}
     kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.element_loads}
     halves = {name for name, kind in kinds.items() if kind.kind == "f" and kind.bits == 16}
     for phase in kernel.phases:
@@ -18,8 +18,8 @@ def packed_magnitudes(kernel: KernelIR) -> dict[str, str]:
             if i.op == "absolute" and not halves.isdisjoint(i.names):
                 folds = [use for use in phase.folds if any(value.name == i.target for value in use.inputs)]
                 if len(folds) == 1 and min_max_of(folds[0]) and i.target not in _read(kernel, phase):
-                    found[i.target] = i.names[0]
-    return found
+                    packed[i.target] = i.names[0]
+    return packed
 
 
 def min_max_of(use: Reduction) -> str:

@@ -17,11 +17,11 @@ def summed_exponentials(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     2**-25 of the largest summand, 1; the hardware's 2**x is right to 2 ulp. What is below 2**-126 adds nothing.
     """
     alone = _summed(phase) - _read(kernel, phase)
-    made = {i.target: i for i in body.instructions}
+    by_target = {i.target: i for i in body.instructions}
     near = {
         i.target: replace(i, op="exp_for_sum")
         for i in body.instructions
-        if i.op == "exp" and i.target in alone and _from_extreme(kernel, made, made.get(str(i.args[0])))
+        if i.op == "exp" and i.target in alone and _from_extreme(kernel, by_target, by_target.get(str(i.args[0])))
     }
     return replace(body, instructions=tuple(near.get(i.target, i) for i in body.instructions))
 
@@ -42,12 +42,12 @@ def _passes(kernel: KernelIR) -> list[Phase]:
     return [part for phase in kernel.phases for part in phase.passes]
 
 
-def _from_extreme(kernel: KernelIR, made: dict[str, Instruction], power: Instruction | None) -> bool:
+def _from_extreme(kernel: KernelIR, by_target: dict[str, Instruction], power: Instruction | None) -> bool:
     """Is this u - M, or that times a number, so that it is nowhere positive?"""
     kind = "max"
     match power:
         case Instruction(op="multiply", args=(str(value), Constant() as factor)):
-            kind, power = "min" if float(factor.value) < 0 else "max", made.get(value)
+            kind, power = "min" if float(factor.value) < 0 else "max", by_target.get(value)
     match power:
         case Instruction(op="subtract", args=(str(value), str(reference))):
             return (kind, value, _origin(kernel, reference)) in _extremes(kernel)

@@ -21,10 +21,10 @@ def schedule_rows(
     If `flexible`, the number of threads of a row may be a launch parameter.
     """
     if kernel.resident:
-        found: RowSchedule | None = schedule_dynamic_threads(kernel, extents, hardware) if flexible else None
-        if found is None and contiguous(kernel):
-            found = schedule_resident(kernel, extents, hardware)
-        found = schedule_persistent_cluster(kernel, extents, hardware, found) or found
+        schedule: RowSchedule | None = schedule_dynamic_threads(kernel, extents, hardware) if flexible else None
+        if schedule is None and contiguous(kernel):
+            schedule = schedule_resident(kernel, extents, hardware)
+        schedule = schedule_persistent_cluster(kernel, extents, hardware, schedule) or schedule
     else:
-        found = schedule_smem(kernel, extents, hardware)
-    return found or schedule_looped(kernel, extents, hardware)
+        schedule = schedule_smem(kernel, extents, hardware)
+    return schedule or schedule_looped(kernel, extents, hardware)

@@ -56,8 +56,8 @@ class CooperativeSchedule(RowSchedule):
         rows = prod(extents[: kernel.row_axes])
         groups, workspace = self.row_groups or rows, workspace_bytes(self, kernel, rows)
         blocks, semaphores = groups * self.blocks_per_row, 2 * groups if self.grid_sync else groups
-        found = LaunchConfig(blocks, self.block_threads, cooperative=self.grid_sync, workspace=workspace)
-        return replace(found, semaphores=semaphores, grid_multiple=self.fixed_blocks or rows)
+        launch = LaunchConfig(blocks, self.block_threads, cooperative=self.grid_sync, workspace=workspace)
+        return replace(launch, semaphores=semaphores, grid_multiple=self.fixed_blocks or rows)
 
 
 def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> CooperativeSchedule | None:
@@ -71,12 +71,12 @@ def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: H
     dear = any(special_functions(part.element.instructions) for phase in kernel.phases for part in phase.passes)
     ahead = not together and dear and sum(k < kernel.inputs for k in full) == 1
     moved = columns * sum(kernel.operands[k].dtype.itemsize for k in kernel.element_operands)
-    turning = together and not _pays(rows, moved, hardware)
-    if turning and (contiguous(kernel) or moved < LEAST_MOVED):  # rows that stay on the chip, as a rule, or too short
+    in_turn = together and not _pays(rows, moved, hardware)
+    if in_turn and (contiguous(kernel) or moved < LEAST_MOVED):  # rows that stay on the chip, as a rule, or too short
         return None
     threads, blocks = PREFETCHING if ahead else (THREADS, BLOCKS)
     need = required_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare
-    if turning and registers_for(hardware, BLOCKS, THREADS) < need <= registers_for(hardware, SMALLER[1], SMALLER[0]):
+    if in_turn and registers_for(hardware, BLOCKS, THREADS) < need <= registers_for(hardware, SMALLER[1], SMALLER[0]):
         threads, blocks = SMALLER
     room = registers_for(hardware, blocks, threads)
     while vectors > 1 and required_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare > room:
@@ -86,34 +86,34 @@ def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: H
     blocks = min(blocks, blocks_for(hardware, need, threads))
     registers = predicted_registers(kernel, hardware, need, blocks, threads)
     slots = hardware.multiprocessors * blocks
-    gangs = fixed = 0
-    if turning:
+    row_groups = fixed = 0
+    if in_turn:
         alone = hardware.multiprocessors * schedule_looped(kernel, extents, hardware).blocks
         parts = fixed = _in_turn(rows, moved, alone, slots, steps, hardware)
-        gangs = -(-rows // -(-rows // (slots // fixed))) if fixed else 0
-        how = f"they wait for each other after each fold; {gangs} rows at a time, as many in each turn"
+        row_groups = -(-rows // -(-rows // (slots // fixed))) if fixed else 0
+        waiting = f"they wait for each other after each fold; {row_groups} rows at a time, as many in each turn"
     elif together:
-        parts, how = min(slots // rows, steps), "they wait for each other after each fold"
+        parts, waiting = min(slots // rows, steps), "they wait for each other after each fold"
     else:
-        parts, how = choose_blocks_per_row(rows, steps, slots), "the last one finishes it"
+        parts, waiting = choose_blocks_per_row(rows, steps, slots), "the last one finishes it"
     if parts <= 1:
         return None
     reason = (
         f"rows of {columns} are streamed by {threads} threads of several blocks, {vectors} vectors of {width} a thread "
-        f"under way; {parts} blocks share a row, {how}"
+        f"under way; {parts} blocks share a row, {waiting}"
     )
-    found = CooperativeSchedule(width, vectors, 0, threads, 1, blocks, together, ahead, fixed, gangs, parts)
-    return replace(found, reason=reason, registers=registers)
+    schedule = CooperativeSchedule(width, vectors, 0, threads, 1, blocks, together, ahead, fixed, row_groups, parts)
+    return replace(schedule, reason=reason, registers=registers)
 
 
 def _least_read(kernel: KernelIR, full: list[int]) -> int:
     """Bytes of loads per element in the phase that loads fewest: it too needs enough bytes in flight."""
-    found = []
+    sizes = []
     for phase in kernel.phases:
         read = {value.name for part in phase.passes for value in part.reads}
         loads = {x.operand for x in kernel.loads if x.value.name in read and x.operand in full}
-        found.append(sum(kernel.operands[k].dtype.itemsize for k in loads))
-    return min((size for size in found if size), default=1)
+        sizes.append(sum(kernel.operands[k].dtype.itemsize for k in loads))
+    return min((size for size in sizes if size), default=1)
 
 
 def record_bytes(kernel: KernelIR) -> int:

@@ -70,8 +70,8 @@ def schedule_dynamic_threads(
     for size in sizes:
         if columns > size.longest_threads * size.vectors * size.width:
             continue
-        found, need = _on_line(kernel, columns, split, size, hardware)
-        return found if needs_whole_block(kernel) or overlaps(kernel, columns, found, need, hardware) else None
+        schedule, need = _on_line(kernel, columns, split, size, hardware)
+        return schedule if needs_whole_block(kernel) or overlaps(kernel, columns, schedule, need, hardware) else None
     return None
 
 
@@ -106,8 +106,8 @@ def _short(kernel: KernelIR, width: int, hardware: Hardware) -> list[RowSizeClas
     each, streams = HELD // width, late_load_registers(kernel) > 0
     if not _room(kernel, width, each, hardware):
         return []
-    found = [RowSizeClass(1, SINGLES, 0, WARP // 4, LOOP_BLOCK)] if width < 8 or not streams else []
-    return found if streams else [*found, RowSizeClass(width, each, 0, SHORT // HELD, LOOP_BLOCK)]
+    singles = [RowSizeClass(1, SINGLES, 0, WARP // 4, LOOP_BLOCK)] if width < 8 or not streams else []
+    return singles if streams else [*singles, RowSizeClass(width, each, 0, SHORT // HELD, LOOP_BLOCK)]
 
 
 def is_common_length(columns: int) -> bool:
@@ -182,13 +182,13 @@ def _on_line(
         threads = max(threads, min(LINE, 1 << max(0, ample.bit_length() - 1)))
     shortest, fewest = max(1, size.shorter_threads * each + 1 - apart), (size.shorter_threads // WARP + 1) * WARP
     later = late_load_registers(kernel) * vectors
-    taken = (registers_per_element(kernel, width) * vectors + later) * width
+    need_of_elements = (registers_per_element(kernel, width) * vectors + later) * width
     early = (
         later > 0
         and not split
-        and taken <= next(words for n, words in EARLY_WORDS.items() if size.shorter_threads <= n)
+        and need_of_elements <= next(words for n, words in EARLY_WORDS.items() if size.shorter_threads <= n)
     )
-    piece = epilogue_vectors_of(kernel, vectors, width) if taken > PIECE_FROM else 0
+    piece = epilogue_vectors_of(kernel, vectors, width) if need_of_elements > PIECE_FROM else 0
     need = required_registers(kernel, Tiling(width, vectors, early, piece))
     blocks = blocks_for(hardware, need, room)
     registers = predicted_registers(kernel, hardware, need, blocks, room)

@@ -31,10 +31,10 @@ from .emit_loops import RowLoops
 def emit_cooperative(kernel: KernelIR, schedule: CooperativeSchedule) -> str:
     """The generated file of a row kernel whose rows several blocks share."""
     how = "wait for each other after each fold" if schedule.grid_sync else "leave it to the last of them to finish"
-    told = f"a row kernel; blocks of {schedule.threads} threads loop over a row together and {how}"
+    description = f"a row kernel; blocks of {schedule.threads} threads loop over a row together and {how}"
     src = SourceBuilder(kernel)
     PhaseEmitter(src, CooperativeRow(src, schedule)).emit()
-    return src.text(header(kernel, told, ""), "Each block takes every so many tiles of a row.")
+    return src.text(header(kernel, description, ""), "Each block takes every so many tiles of a row.")
 
 
 class CooperativeRow:

@@ -242,9 +242,9 @@ class RowElements:
             source = self.magnitudes.get(lifted, lifted)
             kind, of = self.src.stored[source].name, "" if source == lifted else "_of_magnitudes"
             more = {"magnitudes": True} if of else {}
-            made = reduce_pairs(self.tile, intrinsics.op, order, kind, **more)
+            reduce_in_pairs = reduce_pairs(self.tile, intrinsics.op, order, kind, **more)
             name = f"{self.prefix}{order}{of}_of_{kind}_{intrinsics.name}"
-            state = self.src.bind(name, made, self.src.functions)(source, *where)
+            state = self.src.bind(name, reduce_in_pairs, self.src.functions)(source, *where)
         return self.peeled.combine(use, intrinsics, state) if self.peeled else state
 
     @cached_property

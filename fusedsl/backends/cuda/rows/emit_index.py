@@ -81,8 +81,8 @@ class RowIndex:
         if not s.resident:
             return ("b" if split else "v") * s.vectors
         split = split and not s.peeled_elements and (s.width > 1 or not s.max_threads)
-        found = "." * s.full_vectors + ("t" if split else "v") * (s.vectors - s.full_vectors)
-        return ("h" if s.full_vectors else "b") + found[1:] if split else found
+        checks = "." * s.full_vectors + ("t" if split else "v") * (s.vectors - s.full_vectors)
+        return ("h" if s.full_vectors else "b") + checks[1:] if split else checks
 
     def thread_group(self) -> dict[str, Any]:
         """The threads of a row, as ThreadGroup takes them."""
@@ -127,7 +127,7 @@ class RowIndex:
 
     def emit_bases(self, operands: Iterable[int], suffix: str = "") -> dict[int, str]:
         """Where the row of this number begins in operands: lines that compute it, and by operand the variable."""
-        names, axes, found = self.src.names, self.kernel.row_axes, {}
+        names, axes, bases = self.src.names, self.kernel.row_axes, {}
         rest = f"row{suffix}"
         for axis in range(axes - 1, 0, -1):
             quotient = f"row0{suffix}" if axis == 1 else f"quotient{axis}"
@@ -139,13 +139,13 @@ class RowIndex:
             operand = self.kernel.operands[k]
             strided = [axis for axis in range(axes) if operand.strides[axis] == "s"]
             terms = [f"row{axis}{suffix} * {names.stride(k, axis)}" for axis in strided]
-            found[k] = f"{names.operand(k)}_row{suffix}" if terms else names.pointer(k)
+            bases[k] = f"{names.operand(k)}_row{suffix}" if terms else names.pointer(k)
             if terms:
                 offset = " + ".join(terms)
                 offset = f"({offset})" if len(terms) > 1 and operand.dtype.itemsize > 1 else offset
                 size = f" * {operand.dtype.itemsize}" if operand.dtype.itemsize > 1 else ""
-                self.src.assign(found[k], f"{names.pointer(k)} + {offset}{size}")
-        return found
+                self.src.assign(bases[k], f"{names.pointer(k)} + {offset}{size}")
+        return bases
 
     # Columns.
 

@@ -29,11 +29,11 @@ from .persistent_cluster import PersistentClusterSchedule, prefetched_loads, sme
 def emit_persistent(kernel: KernelIR, schedule: PersistentClusterSchedule) -> str:
     """The generated file of a row kernel whose clusters stay."""
     team = f"{schedule.threads} threads in each of {schedule.cluster} blocks"
-    told = f"a row kernel; {team} to a row in registers, one after the other, {schedule.rows} rows at once"
+    description = f"a row kernel; {team} to a row in registers, one after the other, {schedule.rows} rows at once"
     hoisted, gathers = hoist_gathers(kernel)
     src = SourceBuilder(hoisted)
     PhaseEmitter(src, PersistentRows(src, schedule, EarlyGathers(gathers))).emit()
-    return src.text(header(kernel, told, ""), "Rows for each team of threads, until all are done.")
+    return src.text(header(kernel, description, ""), "Rows for each team of threads, until all are done.")
 
 
 class PersistentRows:
@@ -153,7 +153,7 @@ class PersistentRows:
         self.src.emit(cp_async_wait_all())
         for load in self.loads:
             name = load.value.name
-            taken = f"prefetched_{name}(smem)"
-            self.src.assign(name, concat_tiles(taken, f"{name}_rest") if self.has_rest else taken)
+            prefetched = f"prefetched_{name}(smem)"
+            self.src.assign(name, concat_tiles(prefetched, f"{name}_rest") if self.has_rest else prefetched)
             self.src.stored[name] = self.src.kernel.operands[load.operand].dtype
             self.src.ready.add(name)

@@ -82,8 +82,8 @@ def generic_looped(
     columns, rows = prod(extents[kernel.row_axes :]), prod(extents[: kernel.row_axes])
     like = SHORT if columns <= SHORT and rows > 1 and warps else MANY
     others = (1,) * (kernel.axes - 2)
-    found = schedule_looped(kernel, (MANY, *others, like), hardware)
-    return replace(found, reason=found.reason.replace(f"{like} columns", f"{columns} columns"))
+    looped = schedule_looped(kernel, (MANY, *others, like), hardware)
+    return replace(looped, reason=looped.reason.replace(f"{like} columns", f"{columns} columns"))
 
 
 def prefers_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> bool:

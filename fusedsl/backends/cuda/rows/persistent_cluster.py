@@ -29,12 +29,12 @@ TURNING = 10  # registers more that a loop over rows takes
 
 def smem_operands(kernel: KernelIR) -> list[int]:
     """Operands that are the same in all rows, element by element: they are kept in shared memory."""
-    found = []
+    operands = []
     for load in kernel.loads:
         strides = kernel.operands[load.operand].strides
         if strides[-1] == "1" and set(strides[:-1]) <= {"0"} and kernel.operands[load.operand].access == "vector":
-            found.append(load.operand)
-    return found
+            operands.append(load.operand)
+    return operands
 
 
 def prefetched_loads(kernel: KernelIR) -> list[Load]:
@@ -57,9 +57,9 @@ class PersistentClusterSchedule(RowSchedule):
     resident = True
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-        found = super().config(kernel, extents)
-        blocks, shared = min(found.blocks, self.max_clusters * self.cluster), persistent_smem_bytes(self, kernel)
-        return replace(found, blocks=blocks, shared=shared, grid_multiple=self.cluster, persistent=True)
+        launch = super().config(kernel, extents)
+        blocks, shared = min(launch.blocks, self.max_clusters * self.cluster), persistent_smem_bytes(self, kernel)
+        return replace(launch, blocks=blocks, shared=shared, grid_multiple=self.cluster, persistent=True)
 
 
 def persistent_smem_bytes(schedule: PersistentClusterSchedule, kernel: KernelIR) -> int:
@@ -118,9 +118,9 @@ def schedule_persistent_cluster(
     threads, teams = PAIR if instead is not None else SINGLE
     for cluster in cluster_sizes(hardware.cluster)[1:]:
         enough = row.rows * cluster >= LEAST_ROWS * teams * hardware.multiprocessors
-        found = _persistent_clusters(row, cluster, threads, teams)
-        if found and enough and cluster <= hardware.multiprocessors:
-            return found
+        schedule = _persistent_clusters(row, cluster, threads, teams)
+        if schedule and enough and cluster <= hardware.multiprocessors:
+            return schedule
     return None
 
 

@@ -32,12 +32,12 @@ def schedule_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hard
     threads = _threads(row)
     while threads is not None:
         cap = FETCHING if fetching else CROWDED if threads < FEW_THREADS else MOST_NEEDED
-        found, need = tiled_schedule(row, threads)
-        room = registers_for(hardware, 1, found.block_threads)
-        if need <= min(cap, room) or (found.vectors == 1 and need <= min(MOST_NEEDED, room)):
-            if lonely or overlaps(kernel, row.columns, found, need, hardware):
-                return found
-            single = found if row.width < 8 else None
+        schedule, need = tiled_schedule(row, threads)
+        room = registers_for(hardware, 1, schedule.block_threads)
+        if need <= min(cap, room) or (schedule.vectors == 1 and need <= min(MOST_NEEDED, room)):
+            if lonely or overlaps(kernel, row.columns, schedule, need, hardware):
+                return schedule
+            single = schedule if row.width < 8 else None
             break
         threads = threads * 2 if threads < hardware.block_threads else None
     return single if lonely or fetching else schedule_cluster(row) or single
@@ -53,15 +53,15 @@ def most_threads(kernel: KernelIR, width: int) -> int:
     return 512 if width < 8 and late_tile_registers(kernel) < 4 else 256
 
 
-def overlaps(kernel: KernelIR, columns: int, found: ResidentRowSchedule, need: int, hardware: Hardware) -> bool:
+def overlaps(kernel: KernelIR, columns: int, schedule: ResidentRowSchedule, need: int, hardware: Hardware) -> bool:
     """True if an SM loads one row while it computes another; if not, a cluster or shared memory makes that possible.
 
     measured: H200, rows of 64 KB, one at a time in the registers of an SM: 0.98 of copy speed in float32 (0.87 if two
     arrays are streamed beside it), 0.73 in bfloat16, whose computation takes twice as long.
     """
-    if hardware.cc < COPY_FROM or columns <= LONG_ROW or blocks_for(hardware, need, found.block_threads) > 1:
+    if hardware.cc < COPY_FROM or columns <= LONG_ROW or blocks_for(hardware, need, schedule.block_threads) > 1:
         return True
-    return found.width < 8 and late_tile_registers(kernel) < STREAMS_MUCH
+    return schedule.width < 8 and late_tile_registers(kernel) < STREAMS_MUCH
 
 
 def _threads(row: RowProblem) -> int | None:

@@ -102,8 +102,8 @@ class ResidentRowSchedule(RowSchedule):
         return replace(self, threads=0, rows=0) if self.max_threads else self
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-        found = super().config(kernel, extents)
-        return replace(found, block_dim_y=self.rows) if self.max_threads else found
+        launch = super().config(kernel, extents)
+        return replace(launch, block_dim_y=self.rows) if self.max_threads else launch
 
 
 @dataclass(frozen=True)

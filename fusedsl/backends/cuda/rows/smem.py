@@ -19,14 +19,14 @@ COPY_BYTES, COPY_FROM = (4, 8, 16), (8, 0)  # what cp.async copies, and the arch
 
 def smem_copied_operands(kernel: KernelIR) -> list[int]:
     """Operands that several phases read in vectors that cp.async can copy."""
-    width, found = row_width(kernel), []
+    width, copied = row_width(kernel), []
     for load in kernel.loads:
         operand = kernel.operands[load.operand]
         readers = sum(any(load.value in part.reads for part in phase.passes) for phase in kernel.phases)
         whole = operand.access != "element" and "0" not in operand.strides and operand.strides[-1] == "1"
         if whole and readers > 1 and width * operand.dtype.itemsize in COPY_BYTES:
-            found.append(load.operand)
-    return found
+            copied.append(load.operand)
+    return copied
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ def schedule_smem(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
         or not smem_copied_operands(kernel)
     ):
         return None
-    made = [_shared_by(size, kernel, width, hardware) for size in cluster_sizes(hardware.cluster)]
-    needs = [smem_bytes(schedule, kernel, columns) for schedule in made]
-    fits = [schedule for schedule, need in zip(made, needs) if need <= hardware.block_shared - SHARED_RESERVE]
+    schedules = [_shared_by(size, kernel, width, hardware) for size in cluster_sizes(hardware.cluster)]
+    needs = [smem_bytes(schedule, kernel, columns) for schedule in schedules]
+    fits = [schedule for schedule, need in zip(schedules, needs) if need <= hardware.block_shared - SHARED_RESERVE]
     if not fits:
         return None
-    ample = [s for s, need in zip(made, needs) if need + SHARED_RESERVE <= hardware.shared // 2]
+    ample = [s for s, need in zip(schedules, needs) if need + SHARED_RESERVE <= hardware.shared // 2]
     chosen = (ample or fits[-1:])[0]
-    crowded = chosen.cluster == made[-1].cluster > 1 and needs[-1] > hardware.shared // SHARED_BLOCKS
+    crowded = chosen.cluster == schedules[-1].cluster > 1 and needs[-1] > hardware.shared // SHARED_BLOCKS
     if crowded and len(kernel.phases) <= 2:
         return None
     where = "a block" if chosen.cluster == 1 else f"each of a cluster of {chosen.cluster} blocks"

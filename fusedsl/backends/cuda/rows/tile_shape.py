@@ -97,8 +97,8 @@ def tiled_schedule(row: RowProblem, threads: int, cluster: int = 1, blocks: int 
     )
     if early:
         reason += "; what later phases read is loaded with the row"
-    found = ResidentRowSchedule(width, vectors, below, threads, rows, blocks, early, piece, cluster)
-    return replace(found, reason=reason, registers=registers), need
+    schedule = ResidentRowSchedule(width, vectors, below, threads, rows, blocks, early, piece, cluster)
+    return replace(schedule, reason=reason, registers=registers), need
 
 
 def _rows(kernel: KernelIR, columns: int, threads: int, vectors: int, hardware: Hardware) -> int:

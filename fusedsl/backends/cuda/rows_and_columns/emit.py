@@ -379,7 +379,7 @@ class MixedRows:
     def _column_address(self, k: int) -> str:
         """The address of a column's element."""
         kind, stride = self.src.access(k, 1)
-        scaled = "".join(f" * {one}" for one in stride)
+        scaled = "".join(f" * {factor}" for factor in stride)
         pointer, size = self.src.names.pointer(k), self.kernel.operands[k].dtype.itemsize
         return pointer if kind == "0" else f"{pointer} + int64(column){scaled} * {size}"
 

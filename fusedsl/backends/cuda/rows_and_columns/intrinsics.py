@@ -87,11 +87,11 @@ class RowGroups:
             e.asm(VOID, "bar.sync $0, $1;", "r,n,~{memory}", [b.add(team, I32(1)), I32(self.threads)], effect=True)
         joined = []
         for r, own, state in zip(rules, arrays, states):
-            found = []
+            by_warp = []
             for k in range(warps):
                 read = [b.load(b.gep(array, [b.add(first, I32(k))])) for array in own]
-                found.append([_wide(e, v, p.type) for v, p in zip(read, state)])
-            joined.append(r.tree(e, found))
+                by_warp.append([_wide(e, v, p.type) for v, p in zip(read, state)])
+            joined.append(r.tree(e, by_warp))
         return joined
 
     def reduce_block(self, tile: Tile, rule_of: ReduceOp) -> Callable:
@@ -108,8 +108,8 @@ class RowGroups:
             states = [list(parts) for parts in zip(*tiles)]
             if self.groups > 1:
                 states = self._gathered(e, rule_of, states)
-            made = [e.pack(kind, [state[n] for state in states]) for n, kind in enumerate(kinds)]
-            return made[0] if len(made) == 1 else e.pack(result, made)
+            packed = [e.pack(kind, [state[n] for state in states]) for n, kind in enumerate(kinds)]
+            return packed[0] if len(packed) == 1 else e.pack(result, packed)
 
         return emit
 
@@ -166,9 +166,9 @@ class RowGroups:
         warp, lane = b.lshr(thread, I32(5)), b.and_(thread, I32(WARP - 1))
         empty = [r.empty.emit(e, []) for r in rules]
         with b.goto_entry_block():
-            kept = [[b.alloca(part.type) for part in state] for state in empty]
+            variables = [[b.alloca(part.type) for part in state] for state in empty]
             counter = b.alloca(I32)
-        for own, state in zip(kept, empty):
+        for own, state in zip(variables, empty):
             for variable, part in zip(own, state):
                 b.store(part, variable)
         b.store(warp, counter)
@@ -179,23 +179,23 @@ class RowGroups:
         b.position_at_end(body)
         first = b.load(counter)
         numbers = [b.add(first, I32(k * warps)) for k in range(at_once)]
-        there = [b.icmp_signed("<", number, blocks) for number in numbers]
-        rows = [b.select(ok, number, first) for ok, number in zip(there, numbers)]
+        in_bounds = [b.icmp_signed("<", number, blocks) for number in numbers]
+        rows = [b.select(ok, number, first) for ok, number in zip(in_bounds, numbers)]
         offsets = [b.add(b.mul(b.sext(row, I64), line), b.sext(b.add(column, lane), I64)) for row in rows]
         left = list(addresses)
-        for r, own, nothing in zip(rules, kept, empty):
+        for r, own, nothing in zip(rules, variables, empty):
             at = [left.pop(0) for _ in nothing]
-            found = []
-            for ok, offset in zip(there, offsets):
+            loaded = []
+            for ok, offset in zip(in_bounds, offsets):
                 read = [_read(e, base, offset, part.type) for base, part in zip(at, nothing)]
-                found.append([b.select(ok, value, none) for value, none in zip(read, nothing)])
-            merged = r.merge.emit(e, [b.load(variable) for variable in own] + r.tree(e, found))
+                loaded.append([b.select(ok, value, none) for value, none in zip(read, nothing)])
+            merged = r.merge.emit(e, [b.load(variable) for variable in own] + r.tree(e, loaded))
             for variable, part in zip(own, merged):
                 b.store(part, variable)
         b.store(b.add(first, I32(at_once * warps)), counter)
         b.branch(head)
         b.position_at_end(done)
-        return [[b.load(variable) for variable in own] for own in kept]
+        return [[b.load(variable) for variable in own] for own in variables]
 
     def _between_warps(self, e: Emitter, rules, states: list[State], warps: int) -> list[State]:
         """The warps' states through dynamic shared memory: lane l merges those of lanes l, in order."""
@@ -215,11 +215,11 @@ class RowGroups:
         e.barrier()
         lane, joined = b.and_(thread, I32(WARP - 1)), []
         for r, own, state in zip(rules, arrays, states):
-            found = []
+            by_warp = []
             for warp in range(warps):
                 read = [b.load(b.gep(array, [b.add(lane, I32(warp * WARP))])) for array in own]
-                found.append([_wide(e, v, p.type) for v, p in zip(read, state)])
-            joined.append(r.tree(e, found))
+                by_warp.append([_wide(e, v, p.type) for v, p in zip(read, state)])
+            joined.append(r.tree(e, by_warp))
         return joined
 
 

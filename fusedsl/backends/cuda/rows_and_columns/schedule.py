@@ -92,32 +92,34 @@ def schedule_rows_and_columns(
     width = _width(kernel, columns)
     threads, vectors = _shape(columns, width, max(per_element, 2))
     ahead = _ahead(kernel, width, hardware)
-    kept = tuple(k for k in range(kernel.inputs) if _same_in_all_rows(kernel, k))
+    same = tuple(k for k in range(kernel.inputs) if _same_in_all_rows(kernel, k))
     packed = width > 1
     load = [kernel.operands[k].dtype for k in _varying(kernel) if k not in ahead]
     own = register_count(_computed(kernel)) + 2 * register_count(load, packed)
-    fixed = register_count((kernel.operands[k].dtype for k in kept), packed)
+    fixed = register_count((kernel.operands[k].dtype for k in same), packed)
     per_element += own + WORK_WORDS
     need = round(ADDRESSING + (per_element + fixed) * width * vectors)
-    if kept and need > registers_for(hardware, 1, threads):
-        kept, need = (), round(ADDRESSING + per_element * width * vectors)
+    if same and need > registers_for(hardware, 1, threads):
+        same, need = (), round(ADDRESSING + per_element * width * vectors)
     whole = columns // (width * threads) if columns % width == 0 else 0
     row = sum(_line(kernel.operands[k].dtype, width, vectors, threads) for k in ahead)
     for teams in range(_teams(hardware, need, threads, exchange_count(kernel), width), 0, -1):
         stages = min(STAGES, max(2, 1 + -(-IN_FLIGHT // (row * teams)))) if ahead else 1
         at_once = min(AT_ONCE, -(-min(hardware.multiprocessors, rows) * WARP // (threads * teams)))
-        found = MixedReductionSchedule(width, vectors, whole, threads, teams, ahead, kept, stages, at_once)
-        while found.stages > 2 and not _fits(found, kernel, hardware):
-            found = replace(found, stages=found.stages - 1)
-        if _fits(found, kernel, hardware):
-            most = registers_for(hardware, 1, found.block_threads)
-            registers = max(predicted_registers(kernel, hardware, need, 1, found.block_threads), min(most, FINISHING))
+        schedule = MixedReductionSchedule(width, vectors, whole, threads, teams, ahead, same, stages, at_once)
+        while schedule.stages > 2 and not _fits(schedule, kernel, hardware):
+            schedule = replace(schedule, stages=schedule.stages - 1)
+        if _fits(schedule, kernel, hardware):
+            most = registers_for(hardware, 1, schedule.block_threads)
+            registers = max(
+                predicted_registers(kernel, hardware, need, 1, schedule.block_threads), min(most, FINISHING)
+            )
             reason = (
                 f"{threads} threads to a row of {columns} keep its columns' states in registers, {vectors} vectors of "
                 f"{width} each; {teams} teams on each of {hardware.multiprocessors} SMs walk over the rows, "
-                f"{found.stages} rows deep, and their states are merged at the end; at most {registers} registers"
+                f"{schedule.stages} rows deep, and their states are merged at the end; at most {registers} registers"
             )
-            return replace(found, multiprocessors=hardware.multiprocessors, reason=reason, registers=registers)
+            return replace(schedule, multiprocessors=hardware.multiprocessors, reason=reason, registers=registers)
     return None
 
 
@@ -179,10 +181,10 @@ def _state_words(kernel: KernelIR) -> float:
 
 def _computed(kernel: KernelIR) -> list[DType]:
     """Types of the element values that one phase computes and a later one reads."""
-    made = {value.name: value.dtype for phase in kernel.phases for value in phase.element.results}
+    results = {value.name: value.dtype for phase in kernel.phases for value in phase.element.results}
     read = {value.name for phase in kernel.phases for value in phase.element.args}
     loaded = {x.value.name for x in kernel.loads}
-    return [dtype for name, dtype in made.items() if name in read and name not in loaded]
+    return [dtype for name, dtype in results.items() if name in read and name not in loaded]
 
 
 def _ahead(kernel: KernelIR, width: int, hardware: Hardware) -> tuple[int, ...]:

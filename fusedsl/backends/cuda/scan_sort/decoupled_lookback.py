@@ -67,8 +67,8 @@ class TileStates:
             value = e.asm(I64, "ld.relaxed.gpu.global.b64 $0, [$1];", "=l,l,~{memory}", [at], True)
             return b.icmp_unsigned("!=", mark, I64(0)), [self._from_word(e, value)]
         word = e.asm(I64, "ld.relaxed.gpu.global.b64 $0, [$1];", "=l,l,~{memory}", [at], True)
-        found = b.trunc(b.lshr(word, I64(32)), I32)
-        return b.icmp_unsigned("!=", b.and_(word, I64(1)), I64(0)), [self._from_word(e, found)]
+        state_word = b.trunc(b.lshr(word, I64(32)), I32)
+        return b.icmp_unsigned("!=", b.and_(word, I64(1)), I64(0)), [self._from_word(e, state_word)]
 
     def _word(self, e: Emitter, value: ir.Value) -> ir.Value:
         if isinstance(value.type, ir.IntType):
@@ -128,15 +128,15 @@ class Lookback:
         """The totals of the group's tiles before this one, in a fixed tree."""
         b, rule = e.builder, self.board.rule
         wanted = b.icmp_unsigned("<", lane, place)
-        found = self._await(e, self.base, b.add(start, lane), wanted)
+        totals = self._await(e, self.base, b.add(start, lane), wanted)
         empty = rule.empty.emit(e, [])
-        state = [b.select(wanted, one, none) for one, none in zip(found, empty)]
+        state = [b.select(wanted, total, none) for total, none in zip(totals, empty)]
         distance = 1
         while distance < WARP:
             other = [shuffle(e, "down", part, distance, WARP) for part in state]
             merged = rule.merge.emit(e, state + other)
-            there = b.icmp_unsigned("<", b.add(lane, I32(distance)), I32(WARP))
-            state = [b.select(there, new, old) for new, old in zip(merged, state)]
+            in_bounds = b.icmp_unsigned("<", b.add(lane, I32(distance)), I32(WARP))
+            state = [b.select(in_bounds, new, old) for new, old in zip(merged, state)]
             distance *= 2
         return [shuffle(e, "idx", part, 0, WARP) for part in state]
 
@@ -162,9 +162,9 @@ class Lookback:
         total, sums = board.load(e, whole, place)
         nearest = e.call(I32, "llvm.cttz.i32", [_ballot(e, b.or_(none, end)), ir.Constant(I1, 0)])
         missing = b.and_(b.icmp_unsigned("<", lane, nearest), b.not_(total))
-        found = b.and_(b.icmp_unsigned("<", nearest, I32(WARP)), b.not_(_any(e, missing)))
+        sufficient = b.and_(b.icmp_unsigned("<", nearest, I32(WARP)), b.not_(_any(e, missing)))
         empty = board.rule.empty.emit(e, [])
-        return [found, nearest, *(b.select(none, x, y) for x, y in zip(empty, after)), *sums]
+        return [sufficient, nearest, *(b.select(none, x, y) for x, y in zip(empty, after)), *sums]
 
     def _groups(self, e: Emitter, early: list[ir.Value], probe: Callable[[], list[ir.Value]]) -> State:
         """The groups before this one: from the nearest whose end is known, one by one."""
@@ -266,7 +266,7 @@ def scan_with_lookback(tile: Tile, team: ThreadGroup, rule_of: ReduceOp, reverse
         base = b.add(b.add(semaphores, I64(HEADER)), offset)
         link = Lookback(board, row, turn, tiles, base, slots)
         elements = scanned(e, tile, rule_of, kinds, [lifted, start, limit])
-        made, _ = plan.emit(e, elements, link.before)
-        return e.pack(result, [state[0] for state in made])
+        prefixes, _ = plan.emit(e, elements, link.before)
+        return e.pack(result, [state[0] for state in prefixes])
 
     return emit

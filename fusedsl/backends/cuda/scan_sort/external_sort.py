@@ -109,8 +109,8 @@ def insert(choice_of: TopKBuffer) -> Callable:
     @emitted(order.tuple_of(1))
     def emit(e, room, entries, bound, first, *, kinds):
         held = order.entries(e, entries, order.tile.count)
-        made = choice_of.insert(e, room, held, e.unpack(bound, order.words), e.cast(first, kinds[3], types.boolean))
-        return order.packed(e, [made])
+        buffered = choice_of.insert(e, room, held, e.unpack(bound, order.words), e.cast(first, kinds[3], types.boolean))
+        return order.packed(e, [buffered])
 
     return emit
 

@@ -64,8 +64,8 @@ class RowScans:
         scan, initial = self._define(use)
         resident = self.schedule.resident
         column, before = ("start", initial()) if resident else ("column", carried_state(use))
-        found = scan(*self.src.lifted(use), column, "columns", before)
-        self.src.unpack(use, found, "_" if resident else carried_state(use))
+        scanned = scan(*self.src.lifted(use), column, "columns", before)
+        self.src.unpack(use, scanned, "_" if resident else carried_state(use))
 
     def _define(self, use: ScanUse) -> tuple[Function, Function]:
         """The scan of a tile, and the state before the first one."""

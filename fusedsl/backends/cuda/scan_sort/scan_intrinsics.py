@@ -60,17 +60,17 @@ class Scan:
             for end in ends:
                 begins.append(after)
                 after = self.rule.merge.emit(e, after + end)
-        found = []
+        prefixes = []
         for run, (exclusive, _), begin in zip(runs, inside, begins):
             start = self.rule.merge.emit(e, begin + exclusive)
-            found += [self.rule.merge.emit(e, start + state) for state in run]
-        return (found[::-1] if self.reverse else found), after
+            prefixes += [self.rule.merge.emit(e, start + state) for state in run]
+        return (prefixes[::-1] if self.reverse else prefixes), after
 
     def _run(self, e: Emitter, states: list[State]) -> list[State]:
-        found = [states[0]]
+        prefixes = [states[0]]
         for state in states[1:]:
-            found.append(self.rule.merge.emit(e, found[-1] + state))
-        return found
+            prefixes.append(self.rule.merge.emit(e, prefixes[-1] + state))
+        return prefixes
 
     def _lanes(self, e: Emitter, total: State) -> tuple[State, State]:
         """(what lies before this lane, and with it) of the lanes that share a run; the state of nothing before all."""
@@ -143,11 +143,11 @@ class Scan:
         lane = b.and_(e.special_register("tid.x"), I32(WARP - 1))
         empty = self.rule.empty.emit(e, [])
         places = [b.add(b.mul(lane, I32(each)), I32(k)) for k in range(each)]
-        there = [b.icmp_unsigned("<", place, I32(count)) for place in places]
-        held = [b.select(one, place, I32(0)) for one, place in zip(there, places)]
+        in_bounds = [b.icmp_unsigned("<", place, I32(count)) for place in places]
+        held = [b.select(ok, place, I32(0)) for ok, place in zip(in_bounds, places)]
         totals = [
-            [b.select(one, part, none) for part, none in zip(self._take(e, arrays, place), empty)]
-            for one, place in zip(there, held)
+            [b.select(ok, part, none) for part, none in zip(self._take(e, arrays, place), empty)]
+            for ok, place in zip(in_bounds, held)
         ]
         run = self._run(e, totals)
         warp = Scan(self.tile, ThreadGroup(WARP), self.rule)
@@ -157,8 +157,8 @@ class Scan:
         start = self.rule.merge.emit(e, before + exclusive)
         begins = [start, *(self.rule.merge.emit(e, start + state) for state in run[:-1])]
         e.call(ir.VoidType(), "llvm.nvvm.bar.warp.sync", [I32(-1)])  # all totals are read
-        for one, place, begin in zip(there, places, begins):
-            self._leave(e, arrays, begin, place, one)
+        for ok, place, begin in zip(in_bounds, places, begins):
+            self._leave(e, arrays, begin, place, ok)
         last = self.rule.merge.emit(e, before + inclusive)
         self._leave(e, arrays, last, I32(count), b.icmp_unsigned("==", lane, I32(WARP - 1)))
 
@@ -179,9 +179,9 @@ class Scan:
             put()
 
     def _take(self, e: Emitter, arrays: Sequence[ir.Value], place: ir.Value) -> State:
-        found = [e.builder.load(e.builder.gep(array, [place])) for array in arrays]
+        parts = [e.builder.load(e.builder.gep(array, [place])) for array in arrays]
         kinds = self.rule.state
-        return [e.builder.trunc(v, I1) if k == types.boolean else v for v, k in zip(found, kinds)]
+        return [e.builder.trunc(v, I1) if k == types.boolean else v for v, k in zip(parts, kinds)]
 
 
 def scan_tile(
@@ -198,8 +198,8 @@ def scan_tile(
     @emitted(result, parts + 3)
     def emit(e, *values, kinds):
         elements = scanned(e, tile, rule_of, kinds, values)
-        made, after = plan.emit(e, elements, state_of(e, rule_of, values[-1]))
-        packed = [e.pack(kind, [state[n] for state in made]) for n, kind in enumerate(tiles)]
+        prefixes, after = plan.emit(e, elements, state_of(e, rule_of, values[-1]))
+        packed = [e.pack(kind, [state[n] for state in prefixes]) for n, kind in enumerate(tiles)]
         return e.pack(result, [*packed, e.pack(rule_of.merge.result, after)])
 
     return emit
@@ -215,7 +215,7 @@ def scanned(e: Emitter, tile: Tile, rule_of: ReduceOp, kinds: Sequence, values: 
     for number in range(tile.count):
         state, room = [column[number] for column in columns], rooms[number // tile.width]
         if room is not None:
-            there = room.has(e.builder, number % tile.width)
-            state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
+            in_bounds = room.has(e.builder, number % tile.width)
+            state = [e.builder.select(in_bounds, part, none) for part, none in zip(state, empty)]
         elements.append(state)
     return elements

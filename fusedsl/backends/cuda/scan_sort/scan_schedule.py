@@ -51,9 +51,9 @@ def schedule_scan(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     """How a row kernel with scans runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
     if kernel.resident and contiguous(kernel):
         folds = any(phase.folds for phase in kernel.phases)
-        found = schedule_rows(kernel, extents, hardware) if folds or extents[-1] <= LONGEST else None
-        if isinstance(found, ResidentRowSchedule) and found.block_threads <= 1024:
-            return replace(found, epilogue_vectors=0)
+        resident = schedule_rows(kernel, extents, hardware) if folds or extents[-1] <= LONGEST else None
+        if isinstance(resident, ResidentRowSchedule) and resident.block_threads <= 1024:
+            return replace(resident, epilogue_vectors=0)
     return _across(kernel, extents, hardware) or _linked(kernel, extents, hardware) or _along(kernel, extents, hardware)
 
 
@@ -67,13 +67,15 @@ def generic_scan(
     """
     for longest in HELD:
         if held is not None and contiguous(held) and extents[-1] <= longest:
-            found = schedule_scan(held, (*extents[:-1], longest), hardware)
-            if found.resident:
-                return held, replace(found, full_vectors=0, reason=f"{extents[-1]} columns are held: {found.reason}")
+            schedule = schedule_scan(held, (*extents[:-1], longest), hardware)
+            if schedule.resident:
+                return held, replace(
+                    schedule, full_vectors=0, reason=f"{extents[-1]} columns are held: {schedule.reason}"
+                )
     columns = SHORT if extents[-1] <= SHORT else LONGEST
     like = (*extents[:-1], columns)
-    found = _across(kernel, like, hardware) or _linked(kernel, extents, hardware) or _along(kernel, like, hardware)
-    return kernel, replace(found, reason=found.reason.replace(f"{columns} columns", f"{extents[-1]} columns"))
+    schedule = _across(kernel, like, hardware) or _linked(kernel, extents, hardware) or _along(kernel, like, hardware)
+    return kernel, replace(schedule, reason=schedule.reason.replace(f"{columns} columns", f"{extents[-1]} columns"))
 
 
 def _registers(kernel: KernelIR, elements: int) -> int:
@@ -88,12 +90,12 @@ def _registers(kernel: KernelIR, elements: int) -> int:
 def _along(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     """Tiles of a row, one after another, each by a block (or by a part of one, where rows are short)."""
     size = max(operand.dtype.itemsize for operand in kernel.operands)
-    found = _tiles(LoopedRowSchedule, kernel, extents[-1], hardware, TILE_WORDS * 4 // size, BLOCK)
+    schedule = _tiles(LoopedRowSchedule, kernel, extents[-1], hardware, TILE_WORDS * 4 // size, BLOCK)
     reason = (
-        f"{extents[-1]} columns are scanned in tiles of {found.tile_elements} by {found.threads} threads, "
+        f"{extents[-1]} columns are scanned in tiles of {schedule.tile_elements} by {schedule.threads} threads, "
         f"and the state of a tile's end is carried to the next"
     )
-    return replace(found, reason=reason)
+    return replace(schedule, reason=reason)
 
 
 def _linked(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
@@ -109,12 +111,12 @@ def _linked(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
     elements, room = 1, LINK_WORDS // (2 if wide or masked else 1)
     while elements * 2 * _alive(kernel, phase) <= room:
         elements *= 2
-    found = _tiles(LookbackSchedule, kernel, columns, hardware, elements, LINK_BLOCK)
+    schedule = _tiles(LookbackSchedule, kernel, columns, hardware, elements, LINK_BLOCK)
     reason = (
-        f"few rows: each tile of {found.tile_elements} of {columns} columns is a block of {found.threads} threads, "
-        f"that finds what lies before it from the totals that earlier tiles leave"
+        f"few rows: each tile of {schedule.tile_elements} of {columns} columns is a block of {schedule.threads} "
+        f"threads, that finds what lies before it from the totals that earlier tiles leave"
     )
-    return replace(found, reason=reason)
+    return replace(schedule, reason=reason)
 
 
 def _alive(kernel: KernelIR, phase: Phase) -> float:
@@ -175,5 +177,5 @@ def _across(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
         f"neighbouring rows on neighbouring threads: tiles of {lanes * ACROSS_COLUMNS} columns, "
         f"{ACROSS_COLUMNS} by a thread, whose end's state is carried to the next"
     )
-    found = LoopedRowSchedule(1, ACROSS_COLUMNS, 0, lanes, WARP, blocks, rows_across_lanes=True, blocked_layout=True)
-    return replace(found, reason=reason, registers=registers)
+    schedule = LoopedRowSchedule(1, ACROSS_COLUMNS, 0, lanes, WARP, blocks, rows_across_lanes=True, blocked_layout=True)
+    return replace(schedule, reason=reason, registers=registers)

@@ -53,8 +53,8 @@ class RowSort:
         assert isinstance(self.schedule, SortSchedule)
         return self.schedule.sort_method
 
-    def _bind(self, **made: Binding[Function]) -> None:
-        for name, function in zip(made, self.src.bind_several(made, self.src.functions)):
+    def _bind(self, **bindings: Binding[Function]) -> None:
+        for name, function in zip(bindings, self.src.bind_several(bindings, self.src.functions)):
             self.functions[name] = function
 
     def _define(self, select: Selection) -> None:
@@ -204,6 +204,6 @@ class RowSort:
         for k, use in enumerate(phase.folds):
             name = f"ranks_{number}_{use.name}{f'_{k}' if k else ''}"
             op = src.reduce_op(use, name)
-            made = {f"reduce_{name}": reduce_tile(RANKS, op), f"all_reduce_{name}": THREAD_GROUP.all_reduce(op)}
-            reduce, all_reduce = src.bind_several(made, src.functions)
+            bindings = {f"reduce_{name}": reduce_tile(RANKS, op), f"all_reduce_{name}": THREAD_GROUP.all_reduce(op)}
+            reduce, all_reduce = src.bind_several(bindings, src.functions)
             src.unpack(use, all_reduce(reduce(*src.lifted(use), "rank", limit)))

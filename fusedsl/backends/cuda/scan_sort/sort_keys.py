@@ -42,8 +42,8 @@ class KeyCodec:
         words = e.unpack(value, count * self.words)
         return [words[k : k + self.words] for k in range(0, len(words), self.words)]
 
-    def packed(self, e: Emitter, found: Sequence[Entry]) -> ir.Value:
-        return e.pack(self.tuple_of(len(found)), [word for entry in found for word in entry])
+    def packed(self, e: Emitter, entries: Sequence[Entry]) -> ir.Value:
+        return e.pack(self.tuple_of(len(entries)), [word for entry in entries for word in entry])
 
     # Entries from elements, and back.
 
@@ -98,11 +98,11 @@ class KeyCodec:
 
     def less(self, e: Emitter, x: Entry, y: Entry) -> ir.Value:
         b = e.builder
-        found = b.icmp_unsigned("<", x[-1], y[-1])
+        less = b.icmp_unsigned("<", x[-1], y[-1])
         if self.words == 1:
-            return found
+            return less
         same = b.icmp_unsigned("==", x[0], y[0])
-        return b.select(same, found, b.icmp_unsigned("<", x[0], y[0]))
+        return b.select(same, less, b.icmp_unsigned("<", x[0], y[0]))
 
     def first(self, e: Emitter, x: Entry, y: Entry) -> Entry:
         less = self.less(e, x, y)

@@ -40,11 +40,11 @@ class SortSchedule(RowSchedule):
         return self.sort_method.method in ("rounds", "sort")
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-        found = super().config(kernel, extents)
+        launch = super().config(kernel, extents)
         if self.sort_method.method != "merge":
-            return found
+            return launch
         size = runs(extents[-1], self.width, self.sort_method.size) * ROOM_BYTES  # two halves of whole runs a row
-        return replace(found, workspace=2 * prod(extents[: kernel.row_axes]) * size)
+        return replace(launch, workspace=2 * prod(extents[: kernel.row_axes]) * size)
 
 
 def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> SortSchedule:
@@ -79,15 +79,15 @@ def generic_sort(
     chosen = select.count is not None and _power(select.count) <= slots // 4
     for size in (*SHORTER, ROUNDS_COLUMNS if chosen else slots):
         if reach <= size and keep <= size and select.count is not None and select.count <= ROUNDS:
-            found = _rounds(held, 0, size, width, select.count, hardware)
-            return held, replace(found, reason=found.reason.replace("of 0 columns", f"of {columns} columns"))
+            schedule = _rounds(held, 0, size, width, select.count, hardware)
+            return held, replace(schedule, reason=schedule.reason.replace("of 0 columns", f"of {columns} columns"))
         if reach <= size and keep <= size:
             return held, _sorted(held, columns, size, width, hardware)
     if chosen:
         crowd = prod(extents[: held.row_axes]) * WARP >= hardware.multiprocessors * BUSY
         like = (MANY if crowd else hardware.multiprocessors, *(1,) * (held.row_axes - 1), MANY)
-        found = _chosen(streamed, like, width, select.count or 1, slots, hardware)
-        return streamed, replace(found, reason=found.reason.replace(f"{MANY} columns", f"{columns} columns"))
+        schedule = _chosen(streamed, like, width, select.count or 1, slots, hardware)
+        return streamed, replace(schedule, reason=schedule.reason.replace(f"{MANY} columns", f"{columns} columns"))
     return streamed, _merged(streamed, columns, width, slots, hardware)
 
 
@@ -100,18 +100,18 @@ def _power(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _with_registers(kernel: KernelIR, hardware: Hardware, reason: str, found: SortSchedule) -> SortSchedule:
+def _with_registers(kernel: KernelIR, hardware: Hardware, reason: str, schedule: SortSchedule) -> SortSchedule:
     """The schedule with what a thread takes: its entries, and what it loads."""
     entry = 4 if any(v.dtype.bits == 64 for v in _lifted(kernel)) else 2
     read = [kernel.operands[x.operand].dtype for x in kernel.element_loads]
-    elements = found.width * found.vectors
+    elements = schedule.width * schedule.vectors
     registers = round(
         ADDRESSING + elements * (entry + register_count(read)) + most_registers_with_arguments(kernel.phases)
     )
     registers += ADDRESSING if kernel.index64 else 0
-    blocks = blocks_for(hardware, min(registers, hardware.registers // found.block_threads), found.block_threads)
-    registers = predicted_registers(kernel, hardware, registers, blocks, found.block_threads)
-    return replace(found, blocks=blocks, reason=reason, registers=registers)
+    blocks = blocks_for(hardware, min(registers, hardware.registers // schedule.block_threads), schedule.block_threads)
+    registers = predicted_registers(kernel, hardware, registers, blocks, schedule.block_threads)
+    return replace(schedule, blocks=blocks, reason=reason, registers=registers)
 
 
 def _lifted(kernel: KernelIR) -> list[Value]:

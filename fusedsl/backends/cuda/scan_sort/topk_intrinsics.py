@@ -19,15 +19,15 @@ def make_entries(order_of: KeyCodec) -> Callable:
             elements = [e.cast(v, kinds[0].dtype, kind) for v in e.unpack(held, tile.count)]
         else:
             elements = [e.cast(held, kinds[0], kind)] * tile.count
-        rooms, found = tile.valid_of(e, kinds[1], first, last), []
+        rooms, entries = tile.valid_of(e, kinds[1], first, last), []
         begin = first if first.type == I64 else e.builder.sext(first, I64)
         for number, value in enumerate(elements):
             vector, within = divmod(number, tile.width)
             room = rooms[vector]
-            there = room.has(e.builder, within) if room is not None else None
+            in_bounds = room.has(e.builder, within) if room is not None else None
             column = e.builder.add(begin, I64(vector * tile.step + within))
-            found.append(order_of.entry(e, value, column, there))
-        return order_of.packed(e, found)
+            entries.append(order_of.entry(e, value, column, in_bounds))
+        return order_of.packed(e, entries)
 
     return emit
 
@@ -67,17 +67,17 @@ def select_best(order_of: KeyCodec, count: int, each: int, places: tuple[int, ..
         def emit(e, value):
             b = e.builder
             left = sort_in_registers(e, order_of, order_of.entries(e, value, order_of.tile.count), count)
-            kept, picked, lane = [order_of.empty() for _ in range(each)], {}, order_of.lane(e)
+            best, picked, lane = [order_of.empty() for _ in range(each)], {}, order_of.lane(e)
             for turn in range(count):
                 winner, won = _team_first(e, order_of, left[0])
-                mine = b.icmp_unsigned("==", lane, I32(turn % order_of.threads))
+                own = b.icmp_unsigned("==", lane, I32(turn % order_of.threads))
                 slot = turn // order_of.threads
-                kept[slot] = [b.select(mine, new, old) for new, old in zip(winner, kept[slot])]
+                best[slot] = [b.select(own, new, old) for new, old in zip(winner, best[slot])]
                 picked[turn] = winner
                 following = [*left[1:], order_of.empty()]
                 left = [[b.select(won, new, old) for new, old in zip(x, y)] for x, y in zip(following, left)]
                 left = left[: max(1, count - turn - 1)]
-            parts = [order_of.packed(e, kept), *(order_of.packed(e, [picked[p]]) for p in places)]
+            parts = [order_of.packed(e, best), *(order_of.packed(e, [picked[p]]) for p in places)]
             return e.pack(result, parts)
 
         return result, emit
@@ -94,14 +94,14 @@ def _team_first(e: Emitter, order_of: KeyCodec, entry: Entry) -> tuple[Entry, ir
         best_tag = _warp_least(e, b.select(b.icmp_unsigned("==", key, best_key), tag, I32(-1)))
         won = b.and_(b.icmp_unsigned("==", key, best_key), b.icmp_unsigned("==", tag, best_tag))
         return [b.or_(b.shl(b.zext(best_key, I64), I64(32)), b.zext(best_tag, I64))], won
-    found, distance = entry, order_of.threads // 2
+    first, distance = entry, order_of.threads // 2
     while distance:
-        other = [shuffle(e, "bfly", word, distance, order_of.threads) for word in found]
-        found, distance = order_of.first(e, found, other), distance // 2
-    won = b.icmp_unsigned("==", entry[-1], found[-1])
+        other = [shuffle(e, "bfly", word, distance, order_of.threads) for word in first]
+        first, distance = order_of.first(e, first, other), distance // 2
+    won = b.icmp_unsigned("==", entry[-1], first[-1])
     if order_of.words == 2:
-        won = b.and_(won, b.icmp_unsigned("==", entry[0], found[0]))
-    return found, won
+        won = b.and_(won, b.icmp_unsigned("==", entry[0], first[0]))
+    return first, won
 
 
 def _warp_least(e: Emitter, value: ir.Value) -> ir.Value:
@@ -146,13 +146,13 @@ def load_entries(order_of: KeyCodec, each: int, space: int = SHARED) -> Callable
 
     @emitted(order_of.tuple_of(each))
     def emit(e, room, first, limit):
-        b, found = e.builder, []
+        b, entries = e.builder, []
         for k in range(each):
             slot = b.add(first, first.type(k * order_of.threads))
-            there = b.icmp_signed("<", slot, limit)
-            entry = order_of.get(e, room, b.select(there, slot, slot.type(0)), space)
-            found.append([b.select(there, word, ONES) for word in entry])
-        return order_of.packed(e, found)
+            in_bounds = b.icmp_signed("<", slot, limit)
+            entry = order_of.get(e, room, b.select(in_bounds, slot, slot.type(0)), space)
+            entries.append([b.select(in_bounds, word, ONES) for word in entry])
+        return order_of.packed(e, entries)
 
     return emit
 

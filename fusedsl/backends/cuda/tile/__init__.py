@@ -19,8 +19,8 @@ smem_base, cp_async_wait_all = _FILE.function("smem_base"), _FILE.function("cp_a
 class TileIntrinsics(Named):
     """Intrinsics of a tile: the elements that a thread holds."""
 
-    load = Method("name, letter='1'", "address, start, limit, stride=None")
-    store = Method("name, letter='1'", "address, begins, values, start, limit, stride=None")
+    load = Method("name, stride_kind='1'", "address, start, limit, stride=None")
+    store = Method("name, stride_kind='1'", "address, begins, values, start, limit, stride=None")
     load_shared = Method("name, threads, offset", "place")
     copy_async = Method("name, threads, offset", "address, start, limit, place")
     elementwise = Method("signature")

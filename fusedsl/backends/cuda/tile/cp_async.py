@@ -26,8 +26,8 @@ def dynamic_smem_base():
     """The address of dynamic shared memory as an int32 in a register (the compiler would recompute it at each use)."""
 
     def emit(e):
-        found = e.builder.ptrtoint(dynamic_shared(e), I32)
-        return e.asm(I32, "mov.b32 $0, $1;", "=r,r", [found], effect=True)
+        base = e.builder.ptrtoint(dynamic_shared(e), I32)
+        return e.asm(I32, "mov.b32 $0, $1;", "=r,r", [base], effect=True)
 
     return types.int32, emit
 
@@ -88,10 +88,10 @@ class CpAsyncRing:
 
         @emitted(result)
         def emit(e, where):
-            own, found = e.builder.zext(self._own(e, where), I64), []
+            own, elements = e.builder.zext(self._own(e, where), I64), []
             for k in range(self.tile.vectors):
-                found += ld_shared(e, kind, self.tile.width, e.builder.add(own, I64(self._place(k))))
-            return e.pack(result, found)
+                elements += ld_shared(e, kind, self.tile.width, e.builder.add(own, I64(self._place(k))))
+            return e.pack(result, elements)
 
         return emit
 

@@ -23,10 +23,10 @@ def ld_relaxed(e: Emitter, address: ir.Value, kind: ir.Type) -> ir.Value:
     bits = _bits(kind)
     register, word = {8: ("h", I16), 16: ("h", I16), 32: ("r", I32), 64: ("l", I64)}[bits]
     text = f"ld.relaxed.gpu.global.b{bits} $0, [$1];"
-    found = e.asm(word, text, f"={register},l,~{{memory}}", [address], effect=True)
+    loaded = e.asm(word, text, f"={register},l,~{{memory}}", [address], effect=True)
     if kind == I1:
-        return e.builder.icmp_unsigned("!=", found, I16(0))
-    return e.builder.trunc(found, I8) if kind == I8 else e.builder.bitcast(found, kind)
+        return e.builder.icmp_unsigned("!=", loaded, I16(0))
+    return e.builder.trunc(loaded, I8) if kind == I8 else e.builder.bitcast(loaded, kind)
 
 
 def size_of(kind: ir.Type) -> int:
@@ -67,11 +67,11 @@ def load_partial(rule_of: ReduceOp, begin: int) -> Callable:
 
     @emitted(rule_of.merge.result)
     def emit(e, at):
-        found, place = [], begin
+        parts, place = [], begin
         for none in rule_of.empty.emit(e, []):
-            found.append(ld_relaxed(e, e.builder.add(at, I64(place)), none.type))
+            parts.append(ld_relaxed(e, e.builder.add(at, I64(place)), none.type))
             place += ALIGNMENT
-        return e.pack(rule_of.merge.result, found)
+        return e.pack(rule_of.merge.result, parts)
 
     return emit
 
@@ -91,10 +91,10 @@ def is_last_block(semaphores, index, parts):
             limit = b.trunc(b.sub(_wide(e, count), I64(1)), I32)
             semaphore = _count(e, _counter(e, base, place), "inc", limit)
             _fence(e)
-            mine, taken = b.zext(b.icmp_unsigned("==", semaphore, limit), I32), b.block
+            last, counted = b.zext(b.icmp_unsigned("==", semaphore, limit), I32), b.block
         won = b.phi(I32)
         won.add_incoming(I32(0), before)
-        won.add_incoming(mine, taken)
+        won.add_incoming(last, counted)
         return b.icmp_unsigned("!=", e.call(I32, "llvm.nvvm.barrier0.or", [won]), I32(0))
 
     return types.boolean, emit

@@ -50,10 +50,10 @@ def when(e: Emitter, condition: ir.Value, values: Sequence[ir.Value], change: Ca
     end = b.block
     b.branch(after)
     b.position_at_end(after)
-    found = []
+    phis = []
     for old, new in zip(values, changed):
         phi = b.phi(old.type)
         phi.add_incoming(old, before)
         phi.add_incoming(new, end)
-        found.append(phi)
-    return found
+        phis.append(phi)
+    return phis

@@ -37,19 +37,19 @@ class ValidElements:
 
     def has(self, builder: ir.IRBuilder, element: int) -> ir.Value:
         """True if this element is valid."""
-        found = I1(1)
+        valid = I1(1)
         if self.count is not None:
-            found = builder.icmp_signed(">", self.count, I32(element if self.partial else 0))
+            valid = builder.icmp_signed(">", self.count, I32(element if self.partial else 0))
         if self.partial and self.skip is not None:
-            found = builder.and_(found, builder.icmp_signed("<=", self.skip, I32(element)))
-        return found
+            valid = builder.and_(valid, builder.icmp_signed("<=", self.skip, I32(element)))
+        return valid
 
     def any(self, builder: ir.IRBuilder, width: int) -> ir.Value:
         """True if one of the first `width` elements is valid."""
-        found = I1(1) if self.count is None else builder.icmp_signed(">", self.count, I32(0))
+        valid = I1(1) if self.count is None else builder.icmp_signed(">", self.count, I32(0))
         if self.partial and self.skip is not None:
-            found = builder.and_(found, builder.icmp_signed("<", self.skip, I32(width)))
-        return found
+            valid = builder.and_(valid, builder.icmp_signed("<", self.skip, I32(width)))
+        return valid
 
 
 def element_type(dtype: DType) -> ir.Type:
@@ -75,15 +75,15 @@ def is_packed(dtype: DType, width: int) -> bool:
 def load_vector(e: Emitter, dtype: DType, width: int, address: ir.Value, room: ValidElements | None) -> list[ir.Value]:
     """`width` neighbouring elements, as `stored_type` holds them; those that do not exist are 0 and are not read."""
     chunk = min(width, ACCESS_BYTES // dtype.itemsize)
-    found: list[ir.Value] = []
+    elements: list[ir.Value] = []
     for begin in range(0, width, chunk):
         at = e.builder.add(address, I64(begin * dtype.itemsize))
         if room is None:
             units = _read_whole(e, dtype, chunk, at)
         else:
             units = _read_checked(e, dtype, chunk, at, room.after(e.builder, begin))
-        found += _elements(e, dtype, chunk, units)
-    return found
+        elements += _elements(e, dtype, chunk, units)
+    return elements
 
 
 def store_vector(
@@ -273,8 +273,8 @@ def _loaded(
         [f"=&{_register(bits)}"] * count + ["l"] + ["r"] * (len(inputs) - 1) + ["~{memory}"] * effect
     )
     loaded = e.asm(result, "{\n" + "\n".join(lines) + "\n}", constraints, inputs, effect=effect)
-    found = [loaded] if count == 1 else e.unpack(loaded, count)
-    return [e.builder.trunc(found[0], I8)] if bits == 8 else found
+    registers = [loaded] if count == 1 else e.unpack(loaded, count)
+    return [e.builder.trunc(registers[0], I8)] if bits == 8 else registers
 
 
 def load_predicated(e: Emitter, dtype: DType, address: ir.Value, wanted: ir.Value) -> ir.Value:

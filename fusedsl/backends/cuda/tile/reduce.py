@@ -79,17 +79,17 @@ def reduce_pairs(tile: Tile, rule_of: ReduceOp, order: str, name: str, magnitude
         if magnitudes and not signed:
             words = [e.builder.and_(word, I32(UNSIGNED)) for word in words]
         if e.cc < (8, 0):
-            found = [[widen(e, half, name)] for half in unpaired(e, kind, words, tile.width)]
+            words_of_vectors = [[widen(e, half, name)] for half in unpaired(e, kind, words, tile.width)]
             step = tile.width
         else:
-            found, step = [[word] for word in words], per_vector
-        none = _nothing(e, kind, order, found[0][0], magnitudes)
+            words_of_vectors, step = [[word] for word in words], per_vector
+        none = _nothing(e, kind, order, words_of_vectors[0][0], magnitudes)
         states = []
         for number, room in enumerate(tile.valid_of(e, kinds[-2], start, limit)):
-            vector = found[number * step : (number + 1) * step]
+            vector = words_of_vectors[number * step : (number + 1) * step]
             if room is not None:
-                there = room.has(e.builder, 0)
-                vector = [[e.builder.select(there, one, none)] for (one,) in vector]
+                in_bounds = room.has(e.builder, 0)
+                vector = [[e.builder.select(in_bounds, part, none)] for (part,) in vector]
             states += vector
         if e.cc < (8, 0):
             return rule_of.tree(e, states)[0]
@@ -121,8 +121,8 @@ def _vector(e: Emitter, rule_of: ReduceOp, elements: list[State], room: ValidEle
 
     def masked(state: State, element: int) -> State:
         assert room is not None
-        there = room.has(e.builder, element)
-        return [e.builder.select(there, one, none) for one, none in zip(state, empty)]
+        in_bounds = room.has(e.builder, element)
+        return [e.builder.select(in_bounds, part, none) for part, none in zip(state, empty)]
 
     if room is not None and room.partial:
         return rule_of.tree(e, [masked(state, k) for k, state in enumerate(elements)], room.skip is None)

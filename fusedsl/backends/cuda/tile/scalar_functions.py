@@ -58,12 +58,12 @@ def mapped(signature: str, count: int, values_of: Callable, step: int = 0) -> Ca
         @emitted(result, len(body.arguments))
         def emit(e, *values, kinds):
             lists = [values_of(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
-            made = []
+            results = []
             for k in range(count):
                 if step and k and k % step == 0:
                     e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
-                made.append(body.emit(e, [one[k] for one in lists]))
-            packed = [e.pack(t, [m[n] for m in made]) for n, t in enumerate(tuples)]
+                results.append(body.emit(e, [values_of_argument[k] for values_of_argument in lists]))
+            packed = [e.pack(t, [m[n] for m in results]) for n, t in enumerate(tuples)]
             return packed[0] if len(packed) == 1 else e.pack(result, packed)
 
         return emit

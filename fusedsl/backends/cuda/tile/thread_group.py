@@ -93,14 +93,14 @@ class ThreadGroup:
         if len(state) > FEW_VALUES and not across:  # … or each lane takes one, and the lanes of every warp merge them
             place = b.and_(thread, I32(groups - 1))
             values = [b.load(b.gep(array, [place])) for array in arrays]
-            mine = [b.trunc(v, I1) if s.type == I1 else v for v, s in zip(values, state)]
-            return ThreadGroup(groups)._through_shuffles(e, rule_of, mine)
+            own = [b.trunc(v, I1) if s.type == I1 else v for v, s in zip(values, state)]
+            return ThreadGroup(groups)._through_shuffles(e, rule_of, own)
         lane = b.urem(thread, I32(across)) if across else I32(0)
-        found = []
+        states = []
         for group in range(groups):
             place = b.add(lane, I32(group * spread))
-            found.append(self._left(e, arrays, state, place))
-        return rule_of.tree(e, found)
+            states.append(self._left(e, arrays, state, place))
+        return rule_of.tree(e, states)
 
     def _along_part(self, e: Emitter, rule_of: ReduceOp, state: State) -> State:
         """The same where only the launch knows how many lanes a segment has."""
@@ -108,7 +108,7 @@ class ThreadGroup:
         while distance:
             others = [shuffle(e, "down", part, distance, side) for part in state]
             merged, more = rule_of.merge.emit(e, state + others), b.icmp_unsigned(">", side, I32(distance))
-            state = [b.select(more, one, part) for one, part in zip(merged, state)]
+            state = [b.select(more, combined, part) for combined, part in zip(merged, state)]
             distance //= 2
         return [shuffle(e, "idx", part, 0, side) for part in state]
 
@@ -119,17 +119,17 @@ class ThreadGroup:
         state = ThreadGroup(2 * WARP)._through_shuffles(e, rule_of, state)
         arrays = [e.shared_array(shared_type(part), groups) for part in state]
         lane = b.and_(thread, I32(WARP - 1))
-        with b.if_else(b.icmp_unsigned(">", side, I32(WARP))) as (several, one):
-            with several:
+        with b.if_else(b.icmp_unsigned(">", side, I32(WARP))) as (many_warps, one_warp):
+            with many_warps:
                 with b.if_then(b.icmp_unsigned("==", lane, I32(0))):
                     self._leave(e, arrays, state, b.lshr(thread, I32(5)))
                 e.barrier()
                 place, empty = b.and_(lane, I32(groups - 1)), rule_of.empty.emit(e, [])
-                there = b.icmp_unsigned("<", place, b.lshr(side, I32(5)))
-                found = self._left(e, arrays, state, b.select(there, place, I32(0)))
-                found = [b.select(there, part, none) for part, none in zip(found, empty)]
-                merged, after_several = ThreadGroup(groups)._through_shuffles(e, rule_of, found), b.block
-            with one:
+                in_bounds = b.icmp_unsigned("<", place, b.lshr(side, I32(5)))
+                parts = self._left(e, arrays, state, b.select(in_bounds, place, I32(0)))
+                parts = [b.select(in_bounds, part, none) for part, none in zip(parts, empty)]
+                merged, after_several = ThreadGroup(groups)._through_shuffles(e, rule_of, parts), b.block
+            with one_warp:
                 own, after_one = [shuffle(e, "idx", part, 0, WARP) for part in state], b.block
         joined = []
         for part, other in zip(merged, own):
@@ -175,8 +175,8 @@ class ThreadGroup:
         lanes = min(count, WARP)
         each, first = count // lanes, b.mul(b.and_(lane, I32(lanes - 1)), I32(count // lanes))
         first = first if begin is None else b.add(begin, first)
-        found = [self._left(e, arrays, state, b.add(first, I32(k))) for k in range(each)]
-        return ThreadGroup(lanes)._through_shuffles(e, rule_of, rule_of.tree(e, found))
+        states = [self._left(e, arrays, state, b.add(first, I32(k))) for k in range(each)]
+        return ThreadGroup(lanes)._through_shuffles(e, rule_of, rule_of.tree(e, states))
 
     def _left(self, e: Emitter, arrays: list[ir.Value], like: State, place: ir.Value) -> State:
         """The state at a place of shared memory."""

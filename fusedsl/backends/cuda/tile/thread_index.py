@@ -135,13 +135,13 @@ def one_of(
     """An int64 that is computed in one way where the condition holds, in another where not."""
     with b.if_else(condition) as (then, otherwise):
         with then:
-            one, one_block = first(), b.block
+            first_value, first_block = first(), b.block
         with otherwise:
-            other, other_block = second(), b.block
-    found = b.phi(I64)
-    found.add_incoming(one, one_block)
-    found.add_incoming(other, other_block)
-    return found
+            second_value, second_block = second(), b.block
+    either = b.phi(I64)
+    either.add_incoming(first_value, first_block)
+    either.add_incoming(second_value, second_block)
+    return either
 
 
 def scalar(name: str):

@@ -29,11 +29,11 @@ from .vector_layout import VectorLayout
 class Tile(VectorLayout):
     """Loads, stores and elementwise functions on all elements of a thread."""
 
-    def load(self, name: str, letter: str = "1") -> Callable:
+    def load(self, name: str, stride_kind: str = "1") -> Callable:
         """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
 
         `start` may also be a tuple: at edges (see Vectors) with the place of each vector in the line, else with its
-        offset, in elements; then nothing is checked. `letter` is the stride of neighbouring elements: "1", "0" (one
+        offset, in elements; then nothing is checked. `stride_kind` is that of neighbouring elements: "1", "0" (one
         element for a whole vector), "s", or "m" for neighbours whose vectors are not aligned. With "c" vectors lie
         across a column: `start` and `limit` count vectors, `stride` is that from one to the next (of start's type), and
         those beyond the limit are its last one; with "o" the thread's own first one, which is there.
@@ -41,23 +41,23 @@ class Tile(VectorLayout):
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)
 
-        @emitted(result, 4 if letter in "sco" else 3)
+        @emitted(result, 4 if stride_kind in "sco" else 3)
         def emit(e, address, start, limit, stride=None, *, kinds):
-            found = []
-            if letter in "co":
-                for place in self.column_addresses(e, kind, address, start, stride, limit, letter == "o"):
-                    found += load_vector(e, kind, self.width, place, None)
-                return e.pack(result, found)
+            elements = []
+            if stride_kind in "co":
+                for place in self.column_addresses(e, kind, address, start, stride, limit, stride_kind == "o"):
+                    elements += load_vector(e, kind, self.width, place, None)
+                return e.pack(result, elements)
             for number in range(self.vectors):
                 room = self.valid(e, kinds[1], start, limit, number)
-                if letter == "m":
+                if stride_kind == "m":
                     first = 0 if self.step else number
-                    base = self.addresses(e, kind, letter, address, self.place(e, kinds[1], start, first), None)[0]
-                    found += load_unaligned(e, kind, self.width, base, number * self.step * kind.itemsize, room)
+                    base = self.addresses(e, kind, stride_kind, address, self.place(e, kinds[1], start, first), None)[0]
+                    elements += load_unaligned(e, kind, self.width, base, number * self.step * kind.itemsize, room)
                     continue
-                places = self.addresses(e, kind, letter, address, self.place(e, kinds[1], start, number), stride)
-                found += self.load_vector(e, kind, letter, places, room)
-            return e.pack(result, found)
+                places = self.addresses(e, kind, stride_kind, address, self.place(e, kinds[1], start, number), stride)
+                elements += self.load_vector(e, kind, stride_kind, places, room)
+            return e.pack(result, elements)
 
         return emit
 
@@ -87,15 +87,15 @@ class Tile(VectorLayout):
 
         @emitted(result)
         def emit(e, at):
-            found, size = [], self.width * kind.itemsize
+            elements, size = [], self.width * kind.itemsize
             for number in range(self.vectors):
                 where = _kept_at(e, at, offset + number * threads * size, size, threads)
-                found += ld_shared(e, kind, self.width, where)
-            return e.pack(result, found)
+                elements += ld_shared(e, kind, self.width, where)
+            return e.pack(result, elements)
 
         return emit
 
-    def store(self, name: str, letter: str = "1") -> Callable:
+    def store(self, name: str, stride_kind: str = "1") -> Callable:
         """`store(address, begins, values, start, limit[, stride])`: the inverse of load.
 
         `begins` is `start`, or a tuple with the offset of each vector.
@@ -106,19 +106,19 @@ class Tile(VectorLayout):
             def emit(e, at, offsets, tile, first, last, step=None):
                 elements = self.narrowed(e, kind, tile, values)
                 per_vector = len(elements) // self.vectors
-                across = self.column_addresses(e, kind, at, first, step) if letter == "c" else []
+                across = self.column_addresses(e, kind, at, first, step) if stride_kind == "c" else []
                 for number in range(self.vectors):
                     room = self.valid(e, start, first, last, number)
                     part = elements[number * per_vector : (number + 1) * per_vector]
-                    if letter == "c":
+                    if stride_kind == "c":
                         store_vector(e, kind, self.width, across[number], part, room)
                         continue
-                    places = self.addresses(e, kind, letter, at, self.place(e, begins, offsets, number), step)
-                    self.store_vector(e, kind, letter, places, part, room)
+                    places = self.addresses(e, kind, stride_kind, at, self.place(e, begins, offsets, number), step)
+                    self.store_vector(e, kind, stride_kind, places, part, room)
 
             return types.void, emit
 
-        return intrinsic(6 if letter in "sc" else 5)(rule)
+        return intrinsic(6 if stride_kind in "sc" else 5)(rule)
 
     def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
         """Decorator: a scalar function over tiles and, alike for all vectors, single vectors, or for all elements,
@@ -140,8 +140,8 @@ class Tile(VectorLayout):
                     for d, value, kind, want in zip(arguments, values, kinds, body.arguments)
                 ]
                 rows = [body.emit(e, [column[k] for column in columns]) for k in range(self.count)]
-                made = [e.pack(tile, [row[n] for row in rows]) for n, tile in enumerate(tiles)]
-                return made[0] if len(made) == 1 else e.pack(result, made)
+                packed = [e.pack(tile, [row[n] for row in rows]) for n, tile in enumerate(tiles)]
+                return packed[0] if len(packed) == 1 else e.pack(result, packed)
 
             return emit
 
@@ -179,11 +179,11 @@ class Tile(VectorLayout):
         def emit(e, addresses, wanted, *, kinds):
             places = self.widened(e, INT64, addresses, kinds[0], types.int64)
             flags = self.widened(e, BOOL, wanted, kinds[1], types.boolean)
-            found: list[ir.Value] = []
+            elements: list[ir.Value] = []
             for first in range(0, self.count, self.width):
                 part = slice(first, first + self.width)
-                found += self._gather_vector(e, kind, places[part], flags[part])
-            return e.pack(result, found)
+                elements += self._gather_vector(e, kind, places[part], flags[part])
+            return e.pack(result, elements)
 
         return emit
 
@@ -195,13 +195,13 @@ class Tile(VectorLayout):
         result = types.UniTuple(types.uint64, self.count)
 
         @emitted(result, 3)
-        def emit(e, *given, kinds):
-            places, seeds, streams = (self.widened(e, UINT64, v, k, types.uint64) for v, k in zip(given, kinds))
-            found: list[ir.Value] = []
+        def emit(e, *operands, kinds):
+            places, seeds, streams = (self.widened(e, UINT64, v, k, types.uint64) for v, k in zip(operands, kinds))
+            numbers: list[ir.Value] = []
             for first in range(0, self.count, self.width):
                 part = places[first : first + self.width]
-                found += philox.neighbours(e, name, part, seeds[first], streams[first])
-            return e.pack(result, found)
+                numbers += philox.neighbours(e, name, part, seeds[first], streams[first])
+            return e.pack(result, numbers)
 
         return emit
 
@@ -211,22 +211,22 @@ class Tile(VectorLayout):
             return [load_predicated(e, kind, places[0], wanted[0])]
         bytes = min(ACCESS_BYTES, kind.itemsize * self.width)
         whole = b.icmp_unsigned("==", b.and_(places[0], I64(bytes - 1)), I64(0))
-        for k, (place, one) in enumerate(zip(places, wanted)):
+        for k, (place, valid) in enumerate(zip(places, wanted)):
             neighbour = b.icmp_unsigned("==", b.sub(place, places[0]), I64(k * kind.itemsize))
-            whole = b.and_(whole, b.and_(one, neighbour))
+            whole = b.and_(whole, b.and_(valid, neighbour))
         with b.if_else(whole) as (then, otherwise):
             with then:
                 at_once, after = load_vector(e, kind, self.width, places[0], ValidElements(b.zext(whole, I32))), b.block
             with otherwise:
-                single = [load_predicated(e, kind, place, one) for place, one in zip(places, wanted)]
+                single = [load_predicated(e, kind, place, valid) for place, valid in zip(places, wanted)]
                 apart, after_single = paired(e, kind, single), b.block
-        found = []
-        for one, other in zip(at_once, apart):
-            either = b.phi(one.type)
-            either.add_incoming(one, after)
+        elements = []
+        for valid, other in zip(at_once, apart):
+            either = b.phi(valid.type)
+            either.add_incoming(valid, after)
             either.add_incoming(other, after_single)
-            found.append(either)
-        return found
+            elements.append(either)
+        return elements
 
     def slice(self, first: int, vectors: int, rematerialize: bool = False) -> Callable:
         """`part(values)`: those of some of the vectors, held as they were.
@@ -239,10 +239,10 @@ class Tile(VectorLayout):
             size = len(kind) // self.vectors
 
             def emit(e, values):
-                found = e.unpack(values, len(kind))[first * size : (first + vectors) * size]
+                elements = e.unpack(values, len(kind))[first * size : (first + vectors) * size]
                 if rematerialize and kind.dtype == types.uint32:
-                    found = [e.asm(I32, "mov.b32 $0, $1;", "=r,r", [v], effect=True) for v in found]
-                return e.pack(result, found)
+                    elements = [e.asm(I32, "mov.b32 $0, $1;", "=r,r", [v], effect=True) for v in elements]
+                return e.pack(result, elements)
 
             result = types.UniTuple(kind.dtype, vectors * size)
             return result, emit
@@ -264,24 +264,24 @@ class Tile(VectorLayout):
 
         return intrinsic(2)(rule)
 
-    def load_vector(self, e, kind, letter, places, room) -> list[ir.Value]:
-        if letter == "1":
+    def load_vector(self, e, kind, stride_kind, places, room) -> list[ir.Value]:
+        if stride_kind == "1":
             return load_vector(e, kind, self.width, places[0], room)
-        if letter == "0":
+        if stride_kind == "0":
             return paired(e, kind, load_vector(e, kind, 1, places[0], None) * self.width)
-        found = []
+        elements = []
         for k, place in enumerate(places):
-            one = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
-            found += load_vector(e, kind, 1, place, one)
-        return paired(e, kind, found)
+            valid = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
+            elements += load_vector(e, kind, 1, place, valid)
+        return paired(e, kind, elements)
 
-    def store_vector(self, e, kind, letter, places, values, room) -> None:
-        if letter == "1":
+    def store_vector(self, e, kind, stride_kind, places, values, room) -> None:
+        if stride_kind == "1":
             store_vector(e, kind, self.width, places[0], values, room)
             return
         for k, (place, value) in enumerate(zip(places, unpaired(e, kind, values, self.width))):
-            one = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
-            store_vector(e, kind, 1, place, [value], one)
+            valid = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
+            store_vector(e, kind, 1, place, [value], valid)
 
     def widened(self, e: Emitter, kind: DType, value, source: types.Type, target: types.Type) -> list[ir.Value]:
         """One value per element, as a body computes with them."""

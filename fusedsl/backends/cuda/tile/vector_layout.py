@@ -57,10 +57,10 @@ class VectorLayout:
             return kind(number * self.step)
         b = e.builder
         if self.along_y:
-            found = b.mul(e.special_register("ntid.y"), I32(number))
+            offset = b.mul(e.special_register("ntid.y"), I32(number))
         else:
-            found = b.mul(e.special_register("ntid.x"), I32(number * self.width))
-        return found if kind == I32 else b.zext(found, kind)
+            offset = b.mul(e.special_register("ntid.x"), I32(number * self.width))
+        return offset if kind == I32 else b.zext(offset, kind)
 
     def valid(
         self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int
@@ -88,13 +88,13 @@ class VectorLayout:
         skipped = I64(0) if apart else self.offset_of(e, number, I64)
         return VectorPlace(begin, skipped, apart and self.checks[number] != "e")
 
-    def addresses(self, e, kind, letter, address, place, stride) -> list[ir.Value]:
+    def addresses(self, e, kind, stride_kind, address, place, stride) -> list[ir.Value]:
         """Address of a vector, or of each element if they are not contiguous.
 
         All vectors count from one 64-bit base, so that the distances between them become immediate offsets.
         """
         b, begin, skipped, scattered = e.builder, place.begin, place.skipped, place.scattered
-        if letter != "s":
+        if stride_kind != "s":
             base = b.add(address, b.mul(begin, I64(kind.itemsize)))
             return [b.add(base, b.mul(skipped, I64(kind.itemsize)))]
         size = b.mul(stride, I64(kind.itemsize))
@@ -120,15 +120,15 @@ class VectorLayout:
                 return e.asm(I64, "mad.wide.s32 $0, $1, $2, $3;", "=l,r,r,l", [stride, apart, place])
             return b.add(place, b.mul(levels, step))
 
-        found: list[ir.Value] = []
+        addresses: list[ir.Value] = []
         for number, check in enumerate(self.checks):
             if limit is None or check == ".":
-                found.append(after(found[-1]) if found else at(start))
+                addresses.append(after(addresses[-1]) if addresses else at(start))
                 continue
             begin, final = b.add(start, self.offset_of(e, number, start.type)), b.sub(limit, limit.type(1))
             instead = start if first else final
-            found.append(at(b.select(b.icmp_signed("<=", begin, final), begin, instead)))
-        return found
+            addresses.append(at(b.select(b.icmp_signed("<=", begin, final), begin, instead)))
+        return addresses
 
 
 def _int64(b: ir.IRBuilder, value: ir.Value) -> ir.Value:

@@ -47,8 +47,8 @@ approx = File("attention.intrinsics.approx_math").maker("approx", "name")
 class WarpRowIntrinsics(Named):
     """Intrinsics of a row of so many elements, across the lanes of a warp."""
 
-    load = Method("name, letter", "address, stride")
-    store = Method("name, letter", "address, values, stride")
+    load = Method("name, stride_kind", "address, stride")
+    store = Method("name, stride_kind", "address, values, stride")
     elementwise = Method("signature")
     places = Method("", "")
     product = Method("name", "x, y")

@@ -42,9 +42,9 @@ class WarpRow:
             )
         )
 
-    def load(self, name: str, letter: str) -> Callable:
-        """`load(address, stride)`: the elements of a row, widened; 0 beyond its end. `letter` is the stride kind: "1"
-        in rows that are aligned for vectors, else "s"."""
+    def load(self, name: str, stride_kind: str) -> Callable:
+        """`load(address, stride)`: the elements of a row, widened; 0 beyond its end. `stride_kind` is "1" in
+        rows that are aligned for vectors, else "s"."""
         kind = dtype(name)
         held = stored_type(kind, self.count, self.count)
         want = numba_type(kind.compute.name)
@@ -52,20 +52,20 @@ class WarpRow:
 
         @emitted(result)
         def emit(e, address, stride):
-            places, room = self._places(e, kind, letter, address, stride)
-            loaded = e.pack(held, self.tile.load_vector(e, kind, letter, places, room))
+            places, room = self._places(e, kind, stride_kind, address, stride)
+            loaded = e.pack(held, self.tile.load_vector(e, kind, stride_kind, places, room))
             return e.pack(result, self.tile.widened(e, kind, loaded, held, want))
 
         return emit
 
-    def store(self, name: str, letter: str) -> Callable:
+    def store(self, name: str, stride_kind: str) -> Callable:
         """`store(address, values, stride)`: store the elements that exist to a row, as `load` reads it."""
         kind = dtype(name)
 
         @emitted(types.void)
         def emit(e, address, elements, stride, *, kinds):
-            places, room = self._places(e, kind, letter, address, stride)
-            self.tile.store_vector(e, kind, letter, places, self.tile.narrowed(e, kind, elements, kinds[1]), room)
+            places, room = self._places(e, kind, stride_kind, address, stride)
+            self.tile.store_vector(e, kind, stride_kind, places, self.tile.narrowed(e, kind, elements, kinds[1]), room)
 
         return emit
 
@@ -89,11 +89,13 @@ class WarpRow:
 
         return emit
 
-    def _places(self, e: Emitter, kind, letter, address, stride) -> tuple[list[ir.Value], ValidElements | None]:
+    def _places(self, e: Emitter, kind, stride_kind, address, stride) -> tuple[list[ir.Value], ValidElements | None]:
         """The addresses of a lane's elements, or of the vector, and which elements exist."""
         first = _first(e, self)
         room = self.tile.valid(e, types.int64, first, I64(self.elements), 0)
-        return self.tile.addresses(e, kind, letter, address, self.tile.place(e, types.int64, first, 0), stride), room
+        return self.tile.addresses(
+            e, kind, stride_kind, address, self.tile.place(e, types.int64, first, 0), stride
+        ), room
 
 
 def _first(e: Emitter, row: WarpRow) -> ir.Value:

@@ -20,34 +20,34 @@ class Expressions:
     kinds: Kinds
 
     def condition(self, node: ast.expr) -> Typed:
-        found = self.expression(node)
-        if found.kind == types.boolean:
-            return found
-        if not isinstance(found.kind, types.Integer):
+        tested = self.expression(node)
+        if tested.kind == types.boolean:
+            return tested
+        if not isinstance(tested.kind, types.Integer):
             raise Unsuited("condition")
-        return Typed(types.boolean, lambda frame: frame.unit.cast(found.emit(frame), found.kind, types.boolean))
+        return Typed(types.boolean, lambda frame: frame.unit.cast(tested.emit(frame), tested.kind, types.boolean))
 
     def several(self, nodes: Sequence[ast.expr]) -> tuple[list[types.Type], Callable[[Frame], list[ir.Value]]]:
         """The types of expressions, and what writes them; a starred one counts for its parts."""
         kinds: list[types.Type] = []
         parts: list[tuple[Typed, int]] = []
         for node in nodes:
-            found = self.expression(node.value if isinstance(node, ast.Starred) else node)
-            held = found.kind
+            part = self.expression(node.value if isinstance(node, ast.Starred) else node)
+            held = part.kind
             if isinstance(node, ast.Starred):
                 if not isinstance(held, types.BaseTuple):
                     raise Unsuited("star")
                 kinds += list(held)
             else:
                 kinds.append(held)
-            parts.append((found, len(held) if isinstance(node, ast.Starred) else 0))
+            parts.append((part, len(held) if isinstance(node, ast.Starred) else 0))
 
         def write(frame: Frame) -> list[ir.Value]:
-            made = []
-            for found, count in parts:
-                value = found.emit(frame)
-                made += frame.unit.unpack(value, count) if count else [value]
-            return made
+            values = []
+            for part, count in parts:
+                value = part.emit(frame)
+                values += frame.unit.unpack(value, count) if count else [value]
+            return values
 
         return kinds, write
 
@@ -84,8 +84,8 @@ class Expressions:
             llvm_type(function), llvm_type(kinds[0])
             return Typed(function, lambda frame: frame.unit.cast(write(frame)[0], kinds[0], function))
         rule = getattr(function, "rule", None)
-        found = rule and rule(*kinds)
-        if not found:
+        typed = rule and rule(*kinds)
+        if not typed:
             raise Unsuited(f"call of {function}")
-        result, emit = found
+        result, emit = typed
         return Typed(result, lambda frame: emit(frame.unit, *write(frame)))

@@ -60,21 +60,22 @@ class Scope:
 
     def _assigned(self, target: ast.expr, value: ast.expr) -> Step:
         if isinstance(target, ast.Name):
-            found, name = self._expressions.expression(value), target.id
-            self._set(name, found.kind)
-            return lambda frame: frame.assign(name, found.kind, found.emit(frame))
+            typed, name = self._expressions.expression(value), target.id
+            self._set(name, typed.kind)
+            return lambda frame: frame.assign(name, typed.kind, typed.emit(frame))
         if not isinstance(target, ast.Tuple) or not all(isinstance(x, ast.Name) for x in target.elts):
             raise Unsuited("target")
         names = [x.id for x in target.elts if isinstance(x, ast.Name)]
-        kinds, several = self._expressions.several(value.elts if isinstance(value, ast.Tuple) else [ast.Starred(value)])
+        parts = value.elts if isinstance(value, ast.Tuple) else [ast.Starred(value)]
+        kinds, emit_values = self._expressions.several(parts)
         if len(kinds) != len(names):
             raise Unsuited("target")
         for name, kind in zip(names, kinds):
             self._set(name, kind)
 
         def step(frame: Frame) -> None:
-            for name, kind, made in zip(names, kinds, several(frame)):
-                frame.assign(name, kind, made)
+            for name, kind, emitted in zip(names, kinds, emit_values(frame)):
+                frame.assign(name, kind, emitted)
 
         return step
 
@@ -88,14 +89,14 @@ class Scope:
             raise Unsuited("return")
         if value is None:
             return lambda frame: frame.builder.ret_void()
-        kinds, several = self._expressions.several(value.elts if isinstance(value, ast.Tuple) else [value])
+        kinds, emit_values = self._expressions.several(value.elts if isinstance(value, ast.Tuple) else [value])
         if len(kinds) == 1 and isinstance(kinds[0], types.BaseTuple):
-            kinds, several = self._expressions.several([ast.Starred(value)])
+            kinds, emit_values = self._expressions.several([ast.Starred(value)])
         whole = results[0] if len(results) == 1 else types.Tuple.from_types(tuple(results))
 
         def step(frame: Frame) -> None:
-            made = [frame.unit.cast(v, k, r) for v, k, r in zip(several(frame), kinds, results)]
-            frame.ret(frame.unit.pack(whole, made))
+            values = [frame.unit.cast(v, k, r) for v, k, r in zip(emit_values(frame), kinds, results)]
+            frame.ret(frame.unit.pack(whole, values))
 
         return step
 
@@ -195,9 +196,9 @@ class Scope:
     def _counted(self, name: str, end: ast.expr, body: Sequence[ast.stmt]) -> Step:
         """`for name in range(end)`: the count is a variable of its own."""
         count, limit = f"{name}'", f"{name}''"
-        one = ast.BinOp(ast.Name(count, ast.Load()), ast.Add(), ast.Constant(1))
+        increment = ast.BinOp(ast.Name(count, ast.Load()), ast.Add(), ast.Constant(1))
         start = [self._assigned(_name(limit), end), self._assigned(_name(count), ast.Constant(0))]
-        inner = [ast.Assign([_name(name)], ast.Name(count, ast.Load())), ast.Assign([_name(count)], one), *body]
+        inner = [ast.Assign([_name(name)], ast.Name(count, ast.Load())), ast.Assign([_name(count)], increment), *body]
         loop = self._looped(ast.Compare(ast.Name(count, ast.Load()), [ast.Lt()], [ast.Name(limit, ast.Load())]), inner)
         return _in_turn([*start, loop])
 
@@ -240,11 +241,11 @@ def _together(going: Sequence[Kinds]) -> tuple[Kinds, Kinds]:
 
 def _met(first: Kinds, second: Kinds) -> Kinds:
     """The types of names that have a value on both paths, where one type holds both."""
-    found = {}
+    met = {}
     for name in (name for name in first if name in second):
-        one, other = first[name], second[name]
-        if one == other:
-            found[name] = one
-        elif isinstance(one, types.Integer) and isinstance(other, types.Integer) and one.signed == other.signed:
-            found[name] = max(one, other, key=lambda kind: kind.bitwidth)
-    return found
+        x, y = first[name], second[name]
+        if x == y:
+            met[name] = x
+        elif isinstance(x, types.Integer) and isinstance(y, types.Integer) and x.signed == y.signed:
+            met[name] = max(x, y, key=lambda kind: kind.bitwidth)
+    return met

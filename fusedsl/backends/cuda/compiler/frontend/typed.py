@@ -49,8 +49,8 @@ def _both(x: Typed, y: Typed, kind: types.Type, write: Callable[[ir.IRBuilder, i
 
 def _as(frame: Frame, kind: types.Type, *numbers: Typed) -> list[ir.Value]:
     """Numbers as this type has them."""
-    found = [x.emit(frame) for x in numbers]
-    return [frame.unit.cast(value, x.kind, kind) for value, x in zip(found, numbers)]
+    values = [x.emit(frame) for x in numbers]
+    return [frame.unit.cast(value, x.kind, kind) for value, x in zip(values, numbers)]
 
 
 def _whole(x: Typed, y: Typed) -> types.Type | None:

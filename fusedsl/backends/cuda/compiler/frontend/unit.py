@@ -30,20 +30,20 @@ class Unit(Emitter):
 
     def _named(self, result: ir.LiteralStructType) -> ir.IdentifiedStructType:
         """The same by a name: it stands in the text wherever one of its hundred parts is taken out."""
-        found = self.structs.get(result)
-        if found is None:
-            found = self.structs[result] = self.module.context.get_identified_type(f"results_{len(self.structs)}")
-            found.set_body(*result.elements)
-        return found
+        struct = self.structs.get(result)
+        if struct is None:
+            struct = self.structs[result] = self.module.context.get_identified_type(f"results_{len(self.structs)}")
+            struct.set_body(*result.elements)
+        return struct
 
     def pack(self, kind: types.Type, values: Sequence[ir.Value]) -> ir.Value:
         if not isinstance(kind, types.BaseTuple):
             return values[0]
-        made = ir.Constant(llvm_type(kind), ir.Undefined)
+        packed = ir.Constant(llvm_type(kind), ir.Undefined)
         for k, value in enumerate(values):
-            made = self.builder.insert_value(made, value, k)
-        self.packed[made] = list(values)
-        return made
+            packed = self.builder.insert_value(packed, value, k)
+        self.packed[packed] = list(values)
+        return packed
 
     def unpack(self, value: ir.Value, count: int) -> list[ir.Value]:
         """Parts that are known of a tuple that was packed here are not taken out of it."""
@@ -57,8 +57,8 @@ class Unit(Emitter):
         function = self.functions.get(scalar)
         if function is None:
             function = self.functions[scalar] = self._written(scalar)
-        found = self._called(scalar, function, values)
-        return [found] if len(scalar.results) == 1 else self.unpack(found, len(scalar.results))
+        value = self._called(scalar, function, values)
+        return [value] if len(scalar.results) == 1 else self.unpack(value, len(scalar.results))
 
     def _called(self, scalar: ScalarFunction, function: ir.Function, values: Sequence[ir.Value]) -> ir.Value:
         if scalar.result == types.void:

@@ -79,8 +79,8 @@ class Frame:
 
     def get(self, name: str, kind: types.Type) -> ir.Value:
         """A variable's value: that which is known here, or what its place has."""
-        found = self.known.get(name)
-        return self.builder.load(self._place(self.places, name, kind)) if found is None else found
+        value = self.known.get(name)
+        return self.builder.load(self._place(self.places, name, kind)) if value is None else value
 
     def store_for_join(self, kinds: Mapping[str, types.Type], *where: Places) -> None:
         """Store variables for where paths meet, each in all these places, made in this order: LLVM orders code by
