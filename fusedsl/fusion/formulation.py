@@ -22,12 +22,24 @@ class AttentionMode(Enum):
         return self in (AttentionMode.RUNNING_MAX, AttentionMode.RUNNING_MAX_STAGED)
 
 
+class ProductMode(Enum):
+    """Where operands and results of large matrix products are; the value stands in cached plans and their keys.
+
+    A product that attention computes, or a small one, is as in `FUSED` in all of them.
+    """
+
+    FUSED = "fused"  # operands are computed for each output tile, and the epilogue is part of the kernel
+    STORED_OPERANDS = "stored operands"  # each operand is an array in memory
+    ALONE = "alone"  # … and a kernel computes one product and nothing else, so that a library can
+
+
 @dataclass(frozen=True)
 class Formulation:
     """How a program may be cut into kernels."""
 
     together: bool = True  # one kernel may reduce over rows and over columns
     attention: AttentionMode = AttentionMode.TILE_MAX
+    products: ProductMode = ProductMode.FUSED
     budget: int | None = None  # registers of a kernel's values; None: as few kernels as possible
     steady: bool = False  # batch-invariant: one row is partitioned as many rows are
 

@@ -11,14 +11,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
-from ..ir.contraction import Subscripts
 from ..ir.dims import Dim
 from ..ir.graph import Node, walk
 from ..ir.op_cost import FETCH_COST
 from ..ir.ops import LEAVES, OPS
 from .coordinates import Coordinates
 from .demand_analysis import FREE, below_views, canonical, count_read_patterns, count_reads, own_coordinates, reads
+from .formulation import ON_CUDA, AttentionMode, Formulation, ProductMode
+from .graph_products import factors_of, free_rank, is_large, is_product, matmul_extents, summed_factors
 from .long_joins import pieces_of_long_joins, user_counts
+from .stored_products import stored_products
 
 INSIDE = "it would be computed for each element of another product"
 WIDEST = 512  # extent of a product's axes in attention: a query tile holds as much for each row
@@ -52,21 +54,23 @@ class StoredArray:
 
 
 def materialize(
-    results: Sequence[Node], instructions_per_byte: float, fits: Fits, single: bool = True
+    results: Sequence[Node], instructions_per_byte: float, fits: Fits, way: Formulation
 ) -> list[StoredArray]:
     """The arrays of a program to store.
 
     `instructions_per_byte` take as long as storing and loading a byte. `fits` answers whether a count is within a limit
-    for this plan. Attention may have a `single` query row.
+    for this plan. Attention may have a single query row, except with tile maxima.
     """
     longest = MOST_OPERATIONS if instructions_per_byte < inf else MOST_PROMISED
-    chosen = _Limited(results, fits, single, longest).find()
-    return _ReadAnalysis(results, chosen, instructions_per_byte).find()
+    limited = _Limited(results, fits, way, longest)
+    chosen = limited.find()
+    products = stored_products(results, chosen, limited.attention, fits, way)
+    return _ReadAnalysis(results, chosen | products.arrays, instructions_per_byte, products.alone).find()
 
 
 def unfused_arrays(results: Sequence[Node], fits: Fits) -> list[StoredArray]:
     """All arrays that an unfused run stores, except in short elementwise chains with a single consumer."""
-    limited = _Limited(results, fits, True).find()
+    limited = _Limited(results, fits, ON_CUDA).find()
     order = list(walk(results))
     users = user_counts(order)
     wanted = [n for n in order if n.op not in FREE and n.op not in LEAVES and n not in results and n.type.shape]
@@ -75,49 +79,14 @@ def unfused_arrays(results: Sequence[Node], fits: Fits) -> list[StoredArray]:
     return [StoredArray(n, limited.get(n, reason), is_product(n)) for n in chosen]
 
 
-def is_product(n: Node) -> bool:
-    """Whether a node is a matrix product: a contraction, or a sum of products of broadcast arrays."""
-    return n.op == "contract" or bool(factors_of(n))
-
-
-def factors_of(n: Node) -> tuple[Node, ...]:
-    """The two factors of a matrix product; empty if one of them is as large as all products."""
-    factors = summed_factors(n)
-    if n.op != "contract" and any(_wide(_widened(a)) >= _wide(n.args[0]) for a in factors):
-        return ()
-    return factors
-
-
-def summed_factors(n: Node) -> tuple[Node, ...]:
-    """The two arrays whose products a node sums; empty if it sums something else."""
-    if n.op == "contract":
-        return n.args
-    if n.op != "reduce" or n.attr[0] != "sum":
-        return ()
-    x = _widened(n.args[0])
-    if x.op == "where":
-        x = _widened(x.args[1])
-    return x.args if x.op == "multiply" else ()
-
-
-def _widened(n: Node) -> Node:
-    while n.op in ("convert", "cast", "broadcast"):
-        n = n.args[0]
-    return n
-
-
-def _wide(n: Node) -> int:
-    return sum(d != 1 for d in n.type.shape)
-
-
 class _Limited:
     """Forward pass over the graph that stores arrays which exceed a kernel's limits.
 
     A product is not computed inside an operand of another one, except one level of products that attention can compute.
     """
 
-    def __init__(self, results: Sequence[Node], fits: Fits, single: bool, longest: int = MOST_OPERATIONS):
-        self.fits, self.single, self.longest = fits, single, longest
+    def __init__(self, results: Sequence[Node], fits: Fits, way: Formulation, longest: int = MOST_OPERATIONS):
+        self.fits, self.way, self.longest = fits, way, longest
         self.order = list(walk(results))
         self.index = {n: k for k, n in enumerate(self.order)}
         self.stored: dict[Node, str] = {}
@@ -127,6 +96,7 @@ class _Limited:
         self.along: dict[Node, tuple[int, ...] | None] = {}  # axes of the last of them
         self.size: dict[Node, int] = {}  # instructions of an element
         self.inside: dict[Node, frozenset[Node]] = {}  # nodes that compute an element
+        self.attention: set[Node] = set()  # products that an attention kernel may compute
 
     def find(self) -> dict[Node, str]:
         self.stored |= pieces_of_long_joins(self.order)
@@ -189,18 +159,27 @@ class _Limited:
     def _limit_attention(self, n: Node, x: Node, operands: Sequence[Node]) -> None:
         """Store what attention cannot compute, for a product whose operand `x` is computed from scores."""
         scores = [m for m in self.inside[x] if is_product(m)]
-        side, extents = operands.index(x), _matmul_extents(n)
-        if not (self.single or extents.alone[side]):
+        side, extents = operands.index(x), matmul_extents(n)
+        if self.way.products is not ProductMode.FUSED and self._is_stored_apart(n, x):
+            self.stored[x] = INSIDE
+            return
+        if self.way.attention is AttentionMode.TILE_MAX and not extents.alone[side]:
             self.stored[x] = "no attention kernel is for a single query row"
             return
         weighed = extents.alone[1 - side]
-        widths = [weighed, *(_matmul_extents(m).summed for m in scores)]
+        widths = [weighed, *(matmul_extents(m).summed for m in scores)]
         if not (self.folded[x] or all(len(d) == 1 and self.fits(d[0], WIDEST) for d in widths)):
             self.stored[x] = "its axes are wider than attention kernels allow"
             return
         for y in (*operands, *(below_views(y) for m in scores for y in factors_of(m))):
             if y is not x and _is_rounded(y):
                 self.stored.setdefault(y, "it is rounded to 16 bits, which tensor cores multiply")
+        self.attention.update((n, *scores))
+
+    def _is_stored_apart(self, n: Node, x: Node) -> bool:
+        """Whether operand `x` of a large product is stored though an attention kernel could compute it."""
+        unreduced = not self.folded[x] or self.way.attention is AttentionMode.MATERIALIZED
+        return unreduced and is_large(n, self.fits)
 
     def _store_inner(self, n: Node) -> None:
         """Store products that are operands of scores, so that the scores can be reduced where they are computed."""
@@ -228,32 +207,6 @@ def _is_rounded(n: Node) -> bool:
     return below_views(n.args[0]).op not in (*LEAVES, "multiply", "divide", "cast")
 
 
-@dataclass(frozen=True)
-class MatmulExtents:
-    """Extents of a matrix product: those of one factor only, and those summed over."""
-
-    alone: tuple[list[Dim], list[Dim]]
-    summed: list[Dim]
-
-
-def _matmul_extents(n: Node) -> MatmulExtents:
-    if n.op == "contract":
-        letters = Subscripts.parse(n.attr)
-        extent = dict(zip(letters.left, n.args[0].type.shape)) | dict(zip(letters.right, n.args[1].type.shape))
-        rows, columns, summed = ([extent[c] for c in part] for part in (letters.rows, letters.columns, letters.summed))
-        return MatmulExtents((rows, columns), summed)
-    left, right = (_aligned(a, n.args[0]) for a in summed_factors(n))
-    pairs = [(x, y) for k, (x, y) in enumerate(zip(left, right)) if k not in n.attr[1]]
-    alone = [x for x, y in pairs if x != 1 == y], [y for x, y in pairs if x == 1 != y]
-    return MatmulExtents(alone, [n.args[0].type.shape[k] for k in n.attr[1]])
-
-
-def _aligned(a: Node, product: Node) -> tuple[Dim, ...]:
-    """Shape of an operand, padded to the rank of the product."""
-    shape = _widened(a).type.shape
-    return (1,) * (product.type.rank - len(shape)) + shape
-
-
 def _axes(n: Node) -> tuple[int, ...] | None:
     """Axes that a reduction, scan or sort runs along."""
     if n.op == "contract":
@@ -273,8 +226,9 @@ def cost(n: Node) -> int:
 class _ReadAnalysis:
     """Backward pass over the graph: all coordinates at which an array is read are known when it is visited."""
 
-    def __init__(self, results: Sequence[Node], stored: dict[Node, str], rate: float):
+    def __init__(self, results: Sequence[Node], stored: dict[Node, str], rate: float, apart: Collection[Node]):
         self.results, self.stored, self.rate = results, dict(stored), rate
+        self.apart = apart  # products whose epilogues are in later kernels
         self.order = list(walk(results))
         users: dict[Node, list[Node]] = {n: [] for n in self.order}
         for n in self.order:
@@ -286,12 +240,11 @@ class _ReadAnalysis:
         self.local: dict[Node, int] = {}  # instructions of an element and its single-use operands
         for n in self.order:
             inside = [p for a in n.args if a not in stored and (p := self.products[a]) is not None]
-            self.products[n] = n if is_product(n) else max(inside, key=_wide, default=None)
+            self.products[n] = n if is_product(n) else max(inside, key=free_rank, default=None)
             if is_product(n) or (inside and n.op not in WORKS and all(self._is_epilogue(a) for a in n.args)):
                 self.epilogues.add(n)
-            alone = (
-                a for a in dict.fromkeys(n.args) if len(users[a]) == 1 and a not in stored and _wide(a) >= _wide(n)
-            )
+            single = (a for a in dict.fromkeys(n.args) if len(users[a]) == 1 and a not in stored)
+            alone = (a for a in single if free_rank(a) >= free_rank(n))
             self.local[n] = (sum(self.local[a] for a in alone) + cost(n)) * _repeats(n)
 
     def _is_epilogue(self, a: Node) -> bool:
@@ -313,12 +266,12 @@ class _ReadAnalysis:
                     if len(read[a]) <= MOST_READS:
                         read[a][canonical(where)] = None
         stored = [n for n in self.order if n in self.stored]
-        return [StoredArray(n, self.stored[n], n in self.epilogues) for n in stored]
+        return [StoredArray(n, self.stored[n], n in self.epilogues and n not in self.apart) for n in stored]
 
     def _why_stored(self, n: Node, demands: Collection[Coordinates]) -> str | None:
         """Why a node that is read at several coordinates is stored, or None."""
         product = self.products[n]
-        if n.op in FREE or n.op in LEAVES or (product is not None and _wide(n) > _wide(product)):
+        if n.op in FREE or n.op in LEAVES or (product is not None and free_rank(n) > free_rank(product)):
             return None
         if (
             product is not None

@@ -12,7 +12,7 @@ from ..ir.dims import Dim, Symbol, evaluate, expression
 from ..ir.graph import Graph, Type
 from ..rewrite.fp_contract import round_products
 from .cost_model import Prices, plus
-from .formulation import AttentionMode, Formulation
+from .formulation import AttentionMode, Formulation, ProductMode
 from .fusion_group import Decision, Partition, concatenate
 from .lower import lower_segment
 from .materialize import StoredArray, materialize, unfused_arrays
@@ -25,6 +25,8 @@ from .roofline import Work, seconds
 from .row_epilogues import compute_row_epilogues
 from .scalar_program import ReadableArrays, ScalarProgram
 from .segments import Segment, add_shared_arrays, is_rounded, segments
+from .standalone_products import isolate_products
+from .stored_products import is_multiplied_by_libraries
 from .unfused_cost import unfused_kernels
 
 Fits = Callable[[Dim, int], bool]
@@ -42,6 +44,13 @@ class PassContext:
     budget: int  # registers of a kernel's values
     fixed: Prices  # time model that decides
     prices: Prices  # time model of reported decisions
+    way: Formulation
+
+
+def _isolate_products(cut: Partition, context: PassContext) -> Partition:
+    if context.way.products is not ProductMode.ALONE:
+        return cut
+    return isolate_products(cut, context.fits, lambda d: is_multiplied_by_libraries(d, context.way))
 
 
 PartitionPass = Callable[[Partition, PassContext], Partition]
@@ -49,6 +58,7 @@ PARTITION_PASSES: tuple[tuple[str, bool, PartitionPass], ...] = (  # (name, whet
     ("row epilogues", False, lambda cut, c: compute_row_epilogues(cut, c.pinned)),
     ("materialize shared values", True, lambda cut, c: materialize_shared(cut, c.fixed, c.fits)),
     ("store matmul operands", True, lambda cut, c: store_factors(cut, c.fixed, c.fits, c.pinned)),
+    ("isolate products", False, _isolate_products),
     ("register budget", True, lambda cut, c: fit_register_budget(cut, c.budget, c.prices)),
 )
 
@@ -79,9 +89,10 @@ def partition_graph(
     """
     graph = round_products(graph)
     partitioner = _GraphPartitioner(extents, guards, way, hardware or _priced_for(way.attention), check)
-    running = way.attention is not AttentionMode.TILE_MAX
-    cut = partitioner.graph(graph, materialize(graph.results, partitioner.rate, fits_in(extents, guards), running))
+    cut = partitioner.graph(graph, materialize(graph.results, partitioner.rate, fits_in(extents, guards), way))
     prices = Prices(extents, _priced_for(way.attention))
+    if way.products is not ProductMode.FUSED:
+        return cut  # the call compares its kernels with those of other formulations
     if way.budget is None or _seconds(cut, prices) <= SLOWER * _unfused_seconds(graph, prices):
         return cut
     unfused = partitioner.graph(graph, unfused_arrays(graph.results, fits_in(extents, guards)))
@@ -159,7 +170,9 @@ class _GraphPartitioner:
         chosen = choose_attention(lowered, fits, self.way.attention)
         cut = partition(chosen, fits, prices, self.way, first)
         pinned, budget = len(chosen.program.temporaries), self.way.budget
-        context = PassContext(fits, pinned, budget or 0, Prices(self.extents, _priced_for(self.way.attention)), prices)
+        context = PassContext(
+            fits, pinned, budget or 0, Prices(self.extents, _priced_for(self.way.attention)), prices, self.way
+        )
         for _, needs_budget, run in PARTITION_PASSES:
             if budget is not None or not needs_budget:
                 cut = run(cut, context)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
-from ..fusion.formulation import AttentionMode, Formulation
+from ..fusion.formulation import AttentionMode, Formulation, ProductMode
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Graph, Node, Parameter, Site, Type, node, walk
 from ..ir.types import DType, dtype
@@ -107,10 +107,11 @@ class Plan:
     attention: AttentionMode = AttentionMode.TILE_MAX
     budget: int = 0  # registers that a kernel's values may take; 0: no limit
     launches: tuple[int, ...] = ()  # kernels per launch, in order, if launches are shared
+    products: ProductMode = ProductMode.FUSED
 
     @property
     def formulation(self) -> Formulation:
-        return Formulation(self.together, self.attention)
+        return Formulation(self.together, self.attention, self.products)
 
     @property
     def shared(self) -> tuple[tuple[int, ...], ...]:
@@ -163,6 +164,8 @@ def plan_to_json(x: Any) -> Any:
         return {"bytes": x.hex()}
     if isinstance(x, AttentionMode):
         return {"attention": x.value}
+    if isinstance(x, ProductMode):
+        return {"products": x.value}
     if isinstance(x, (Symbol, Expression)):
         return {"dim": to_json(x)}
     if isinstance(x, tuple):
@@ -185,6 +188,8 @@ def plan_from_json(data: Any) -> Any:
         return from_json(data["dim"])
     if "attention" in data and len(data) == 1:
         return AttentionMode(data["attention"])
+    if "products" in data and len(data) == 1:
+        return ProductMode(data["products"])
     if "instruction" in data and len(data) == 1:
         return _instruction_from_json(*data["instruction"])
     if "bytes" in data and len(data) == 1:

@@ -97,6 +97,7 @@ def make_plan(
         way.attention,
         way.budget or 0,
         launches,
+        way.products,
     )
     if check is not None:
         check.plan(plan)

@@ -163,7 +163,7 @@ class Plans:
         source = self.source.cache_parts()
         if source is None:
             return None
-        kinds = {"together": way.together, "attention": way.attention.value}
+        kinds = {"together": way.together, "attention": way.attention.value, "products": way.products.value}
         parts = {"parameters": plan_to_json(parameters), **kinds, "registers": call_steps.REGISTER_BUDGET}
         return cache.cache_key(plan=source, options=repr(self.options), **parts)
 

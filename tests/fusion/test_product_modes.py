@@ -1,0 +1,69 @@
+"""Products of matrices under each product mode: right results, each product computed once, operands in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fusedsl as fd
+from fusedsl.fusion import graph_products
+from fusedsl.fusion.formulation import ON_CPU, ON_CUDA, ProductMode
+from fusedsl.fusion.graph_products import is_product
+from fusedsl.ir.graph import walk
+from fusedsl.kernel_ir.kernel import AttentionKernel, KernelIR
+from fusedsl.program import resolve_call
+from fusedsl.report.explain import case_of
+from fusedsl.rewrite.engine import rewrite
+
+SQUARE = (24, 24)
+TEXTS = {
+    "a square of a product": ("a = x @ w; a @ a", {"x": SQUARE, "w": SQUARE}),
+    "Newton–Schulz": ("A = X @ X.T; B = -4.8 * A + 2 * A @ A; 3.4 * X + B @ X", {"X": (16, 24)}),
+    "a product of two products": ("(x @ A) @ (x @ B).T", {"x": (20, 24), "A": SQUARE, "B": SQUARE}),
+    "two products in turn": ("(x @ A) @ B", {"x": (20, 24), "A": SQUARE, "B": (24, 16)}),
+    "three products of one array": ("return x @ a, x @ b, x @ c", dict.fromkeys("xabc", SQUARE)),
+    "a gated layer": ("(silu(x @ g) * (x @ u)) @ d", {"x": (20, 24), "g": (24, 32), "u": (24, 32), "d": (32, 24)}),
+    "rows of a product": ("softmax(x @ w + b)", {"x": (20, 24), "w": SQUARE, "b": (24,)}),
+    "a product and what follows": ("y = x @ w; return y, sum(y, -1), relu(y)", {"x": SQUARE, "w": SQUARE}),
+    "a normalised operand": ("rms_norm(x, g) @ w", {"x": (20, 24), "g": (24,), "w": SQUARE}),
+}
+
+
+@pytest.fixture(params=list(ProductMode))
+def mode(request, monkeypatch):
+    """Plans of one mode, in which no product of matrices is small."""
+    monkeypatch.setattr(graph_products, "SMALL", 0)
+    monkeypatch.setattr(resolve_call, "ON_CPU", replace(ON_CPU, products=request.param))
+    monkeypatch.setattr(resolve_call, "ON_CUDA", replace(ON_CUDA, products=request.param))
+    return request.param
+
+
+def count_products(kernel: KernelIR) -> int:
+    """The matrix products that a kernel computes."""
+    if isinstance(kernel, AttentionKernel):
+        return len(kernel.attention.scores) + len(kernel.attention.weighted_sums)
+    return len(kernel.products)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("device", ("cpu", "cuda"))
+def test_each_product_is_computed_once(name, device, mode):
+    text, shapes = TEXTS[name]
+    kernel = fd.kernel(text)
+    cc = (9, 0) if device == "cuda" else None
+    case = case_of(kernel._program, [fd.spec(shapes[n], "float32") for n in kernel.params], device, cc)
+    computed = sum(count_products(bound.kernel) for bound in case.bounds)
+    assert computed == sum(map(is_product, walk(rewrite(case.graph).results)))
+    if mode is ProductMode.ALONE:
+        products = [b.kernel for b in case.bounds if b.kernel.products]
+        assert all(len(k.products) == 1 and len(k.operands) - k.inputs == 1 for k in products)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_results_are_right(name, mode):
+    text, shapes = TEXTS[name]
+    generator = np.random.default_rng(0)
+    kernel = fd.kernel(text, fallback=False, verify=True)
+    kernel(**{n: generator.standard_normal(shape) / 5 for n, shape in shapes.items()})
