@@ -94,8 +94,8 @@ class _Missing:
             self.conditions[n] = condition
 
     def _either(self, *sides: Node | None) -> Node | None:
-        given = [side for side in sides if side is not None]
-        return reduce(lambda one, other: self.b.elementwise("logical_or", one, other), given) if given else None
+        conditions = [side for side in sides if side is not None]
+        return reduce(lambda x, y: self.b.elementwise("logical_or", x, y), conditions) if conditions else None
 
     def _beyond(self, n: Node) -> Node | None:
         """Elements that a gather reads out of range."""
@@ -140,11 +140,11 @@ class _Missing:
     def _of_logic(self, n: Node, sides: Sequence[Node | None]) -> Node | None:
         """An in-range True decides `or`, an in-range False decides `and`: the other operand does not matter."""
         b, conditions = self.b, list[Node]()
-        for mine, other, value in zip(sides, reversed(sides), reversed(n.args)):
-            if mine is not None:
+        for missing, other, value in zip(sides, reversed(sides), reversed(n.args)):
+            if missing is not None:
                 unsettled = b.elementwise("logical_not", value) if n.op.endswith("or") else value
                 unsettled = unsettled if other is None else b.elementwise("logical_or", unsettled, other)
-                conditions.append(b.elementwise("logical_and", mine, unsettled))
+                conditions.append(b.elementwise("logical_and", missing, unsettled))
         return self._either(*conditions)
 
     def _of_products(self, n: Node, sides: Sequence[Node | None]) -> Node | None:
@@ -171,12 +171,12 @@ class _Missing:
 
     def any_along(self, n: Node, axes: Sequence[int]) -> Node:
         """Whether any bool holds along some axes, which remain with extent 1."""
-        b, mine = self.b, self.conditions[n]
-        lacking = n.type.rank - mine.type.rank
-        mine = shapes.expand_dims(b, mine, list(range(lacking))) if lacking else mine
-        along = [a for a in axes if not b.is_unit(mine.type.shape[a])]
+        b, condition = self.b, self.conditions[n]
+        lacking = n.type.rank - condition.type.rank
+        condition = shapes.expand_dims(b, condition, list(range(lacking))) if lacking else condition
+        along = [a for a in axes if not b.is_unit(condition.type.shape[a])]
         implied = [n.type.shape[a] for a in axes if a not in along]
-        result = shapes.reduce(b, "any", mine, along, keepdims=True) if along else mine
+        result = shapes.reduce(b, "any", condition, along, keepdims=True) if along else condition
         if all(b.is_unit(d) for d in implied):
             return result
         return b.elementwise("logical_and", result, b.elementwise("greater", b.extent(product(implied)), b.literal(0)))

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import ArgumentError
 
 MAGIC = b"\x8bFUSED\r\n"  # not text, and damaged by any conversion of text
-FORMAT = 4
+FORMAT = 5
 HEAD = struct.Struct("<8sI32s")  # the magic number, the format, the sha256 of both and of all that follows
 LENGTH = struct.Struct("<Q")
 OLDER = b"PK"  # format 1 was a ZIP archive

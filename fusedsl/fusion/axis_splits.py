@@ -133,9 +133,9 @@ def _operands(array_axis: ArrayAxis) -> list[ArrayAxis] | None:
         case "scan":
             return [(n.args[0], axis)] if n.attr[1] != axis else None
         case "gather":
-            taken = [k for k, (kind, array_axis) in enumerate(n.attr[1]) if kind == "axis" and array_axis == axis]
+            axes = [k for k, (kind, array_axis) in enumerate(n.attr[1]) if kind == "axis" and array_axis == axis]
             aligned = [(a, axis - n.type.rank + a.type.rank) for a in n.args[1:]]
-            return [(n.args[0], k) for k in taken] + [(a, k) for a, k in aligned if k >= 0 and a.type.shape[k] != 1]
+            return [(n.args[0], k) for k in axes] + [(a, k) for a, k in aligned if k >= 0 and a.type.shape[k] != 1]
         case "reshape":
             old, new = n.args[0].type.shape, n.type.shape
             if axis in unshared_axes(n.args[0].type.shape, n.type.shape)[1]:

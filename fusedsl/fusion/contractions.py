@@ -38,9 +38,7 @@ def _spread(n: Node, args: tuple[Node, ...]) -> Node:
     all_letters = letters.result + letters.summed
     extent = dict(zip(letters.left, n.args[0].type.shape)) | dict(zip(letters.right, n.args[1].type.shape))
     wide, d = _adds_in(n.type.dtype), n.type.dtype
-    operands = [
-        _converted(_aligned(x, mine, all_letters), wide) for x, mine in zip(args, (letters.left, letters.right))
-    ]
+    operands = [_converted(_aligned(x, own, all_letters), wide) for x, own in zip(args, (letters.left, letters.right))]
     product = node("multiply", tuple(operands), None, Type(wide, tuple(extent[c] for c in all_letters)))
     axes = tuple(range(len(letters.result), len(all_letters)))
     reduced_shape = n.type.shape + (1,) * len(axes)

@@ -66,8 +66,8 @@ def may_contribute(reductions: Iterable[OnlineReduction], axes: Iterable[Axis]) 
         else []
     )
     free, known = free_axes(c for c, _ in common), frozenset(axes)
-    mine = [(c, truth) for c, truth in common if free[c] <= known]
-    return all_of(c if truth else scalar("logical_not", c, dtype=BOOL) for c, truth in mine)
+    own = [(c, truth) for c, truth in common if free[c] <= known]
+    return all_of(c if truth else scalar("logical_not", c, dtype=BOOL) for c, truth in own)
 
 
 def conjuncts(condition: Condition, opens: Callable[[Condition], bool] = lambda _: True) -> list[Condition]:

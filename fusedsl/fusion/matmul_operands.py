@@ -40,11 +40,11 @@ def _seconds_per_tile(group: FusionGroup, own: Sequence[Axis], instructions: int
 
     Tiles that do not fill the multiprocessors take as long as a full wave.
     """
-    mine = _tiles(a for a in group.rows if a in own)
-    others = _tiles(a for a in group.rows if a not in own)
-    issued = times(times(count_of(own), others), round(instructions / prices.hardware.issue_rate / ATTOSECOND))
+    own_tiles = _tiles(a for a in group.rows if a in own)
+    other_tiles = _tiles(a for a in group.rows if a not in own)
+    issued = times(times(count_of(own), other_tiles), round(instructions / prices.hardware.issue_rate / ATTOSECOND))
     full = prices.hardware.multiprocessors * min(FILLING, prices.hardware.blocks)
-    idle = expression("//", full, expression("max", times(mine, others), 1))
+    idle = expression("//", full, expression("max", times(own_tiles, other_tiles), 1))
     return times(issued, expression("max", idle, 1))
 
 

@@ -61,8 +61,8 @@ def _products(graph: Graph, extents: Mapping[Symbol, int]) -> dict[Node, tuple[N
     """Sums that are matrix products, with their factors and the mask of the products."""
     matmuls = {}
     for n in graph.nodes():
-        if n.op == "reduce" and n.attr[0] == "sum" and (taken := _factors(n.args[0], extents)):
-            matmuls[n] = taken
+        if n.op == "reduce" and n.attr[0] == "sum" and (factors := _factors(n.args[0], extents)):
+            matmuls[n] = factors
     return matmuls
 
 

@@ -111,13 +111,13 @@ def _folds_run_along_columns(g: FusionGroup, own: Mapping[Node, Node], free: Map
 
 
 def _is_its_pass(g: FusionGroup) -> None:
-    one = g.attention
-    assert one is not None
+    pattern = g.attention
+    assert pattern is not None
     require(
-        g.rows == one.rows and g.columns == one.reduction.axes,
+        g.rows == pattern.rows and g.columns == pattern.reduction.axes,
         "an attention kernel has the rows of its pattern",
         g.rows,
         g.columns,
     )
-    require(tuple(g.folds) == one.folds, "an attention kernel computes the folds of its pattern", *g.folds)
+    require(tuple(g.folds) == pattern.folds, "an attention kernel computes the folds of its pattern", *g.folds)
     require(not (g.scans or g.sorted or g.column_folds or g.stores), "an attention kernel has reductions only")

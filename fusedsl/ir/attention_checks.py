@@ -77,7 +77,7 @@ def _heads_help(what: str, q: Sequence[int], k: Sequence[int]) -> str:
 def indexed(name: str, shape: Sequence[int], extents: Mapping[str, int]) -> str | None:
     """How to index an array of this shape by b, h, i and j; None if it does not fit."""
     ways = (*reversed(list(combinations(extents, len(shape)))), *permutations(extents, len(shape)))
-    written = next((one for way in ways if (one := _indices(shape, way, extents)) is not None), None)
+    written = next((indices for way in ways if (indices := _indices(shape, way, extents)) is not None), None)
     return None if written is None else f"{name}[{', '.join(written)}]"
 
 

@@ -120,8 +120,8 @@ def _cast(b: GraphBuilder, x: Node, d: DType) -> Node:
 def _unify(b: GraphBuilder, operands: Sequence[Node], letters: Sequence[str], what: str) -> None:
     """Unify the extents of shared letters; one of them may be 1."""
     extents: dict[str, Dim] = {}
-    for x, mine in zip(operands, letters):
-        for c, d in zip(mine, x.type.shape):
+    for x, own in zip(operands, letters):
+        for c, d in zip(own, x.type.shape):
             if c not in extents or b.is_unit(extents[c]):
                 extents[c] = b.canonical(d)
             elif not b.is_unit(d):
@@ -142,17 +142,17 @@ def _require_same(b: GraphBuilder, d: Dim, e: Dim, check: Check) -> None:
 
 def require_summed(b: GraphBuilder, x: Node, y: Node, axis: int, other: int, what: str) -> None:
     """Unify the extents of two summed axes; an extent of 1 does not broadcast."""
-    one, two = x.type.shape[axis], y.type.shape[other]
-    _require_same(b, one, two, Check("contract", (), what, (x.type, y.type)))
+    left, right = x.type.shape[axis], y.type.shape[other]
+    _require_same(b, left, right, Check("contract", (), what, (x.type, y.type)))
 
 
 def require_one(b: GraphBuilder, x: Node, axis: int, other: int, letter: str) -> None:
     """Unify the extents of two axes of `x` that have the same letter."""
-    one, two = x.type.shape[axis], x.type.shape[other]
-    check = Check("contract", (one, two), "einsum", (x.type,), (letter,), b.site)
-    if b.is_unit(one) != b.is_unit(two):
+    first, second = x.type.shape[axis], x.type.shape[other]
+    check = Check("contract", (first, second), "einsum", (x.type,), (letter,), b.site)
+    if b.is_unit(first) != b.is_unit(second):
         raise explain(check, b.extents)
-    _require_same(b, one, two, check)
+    _require_same(b, first, second, check)
 
 
 def _without_units(b: GraphBuilder, x: Node, letters: str) -> tuple[Node, str]:
@@ -216,12 +216,14 @@ def tensordot(
     for axis, other in zip(left, right):
         require_summed(b, x, y, axis, other, what)
     _require_letters(x.type.rank + y.type.rank)
-    mine = LETTERS[: x.type.rank]
-    yours = list(LETTERS[x.type.rank : x.type.rank + y.type.rank])
+    left_letters = LETTERS[: x.type.rank]
+    right_letters = list(LETTERS[x.type.rank : x.type.rank + y.type.rank])
     for axis, other in zip(left, right):
-        yours[other] = mine[axis]
-    free = [c for a, c in enumerate(mine) if a not in left] + [c for a, c in enumerate(yours) if a not in right]
-    return contract(b, x, y, Subscripts(mine, "".join(yours), "".join(free)), what)
+        right_letters[other] = left_letters[axis]
+    free = [c for a, c in enumerate(left_letters) if a not in left] + [
+        c for a, c in enumerate(right_letters) if a not in right
+    ]
+    return contract(b, x, y, Subscripts(left_letters, "".join(right_letters), "".join(free)), what)
 
 
 def vecdot(b: GraphBuilder, x: Node, y: Node, axis: int) -> Node:
@@ -229,9 +231,9 @@ def vecdot(b: GraphBuilder, x: Node, y: Node, axis: int) -> Node:
     require_summed(b, x, y, axis, axis, "vecdot")
     rank = max(x.type.rank, y.type.rank)
     _require_letters(rank)
-    mine, yours = (LETTERS[rank - z.type.rank : rank] for z in (x, y))
+    left, right = (LETTERS[rank - z.type.rank : rank] for z in (x, y))
     letters = LETTERS[:rank].replace(LETTERS[rank + axis], "")
-    return contract(b, x, y, Subscripts(mine, yours, letters), "vecdot")
+    return contract(b, x, y, Subscripts(left, right, letters), "vecdot")
 
 
 def dot(b: GraphBuilder, x: Node, y: Node) -> Node:

@@ -90,9 +90,9 @@ def _verify_contraction(n: Node) -> None:
     parts = (letters.left, letters.right, letters.result)
     shapes = (*(a.type.shape for a in n.args), n.type.shape)
     extent: dict[str, object] = {}
-    for mine, shape in zip(parts, shapes):
-        assert len(mine) == len(shape) and len(set(mine)) == len(mine), f"a letter for each axis: {n!r}"
-        assert all(extent.setdefault(c, d) == d for c, d in zip(mine, shape)), f"a letter has one extent: {n!r}"
+    for own, shape in zip(parts, shapes):
+        assert len(own) == len(shape) and len(set(own)) == len(own), f"a letter for each axis: {n!r}"
+        assert all(extent.setdefault(c, d) == d for c, d in zip(own, shape)), f"a letter has one extent: {n!r}"
     left, right, result = map(set, parts)
     assert result <= left | right and left ^ right <= result, f"a letter of one operand alone is kept: {n!r}"
     assert left & right - result, f"something is summed over: {n!r}"

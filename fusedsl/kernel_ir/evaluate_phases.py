@@ -9,7 +9,7 @@ import numpy as np
 from ..ir.types import numpy_dtype
 from ..ir.verify import require
 from .evaluate import KernelRun
-from .phase import Phase, Reduction, ScanUse, Selection
+from .phase import Phase, Reduction, ScanUse, Sort
 
 
 def run_resident(run: KernelRun) -> None:
@@ -44,8 +44,8 @@ def work(run: KernelRun, phase: Phase) -> None:
         for scan in step.scans:
             run.known |= _named(scan, [_scanned(run, scan)])
         run.body(step.element)
-    if phase.select is not None:
-        _order(run, phase.select)
+    if phase.sort is not None:
+        _order(run, phase.sort)
     for store in phase.stores:
         run.store(store)
     for use in phase.column_reductions:
@@ -71,19 +71,19 @@ def _scanned(run: KernelRun, use: ScanUse) -> np.ndarray:
     return np.moveaxis(prefixes, 0, axis)
 
 
-def _order(run: KernelRun, selection: Selection) -> None:
+def _order(run: KernelRun, sort: Sort) -> None:
     """Sorted elements, along the sorted axis."""
     (axis,) = run.columns
-    x = run.over(run.known[selection.key.name], (axis,))
-    order = np.argsort(np.flip(x, axis) if selection.descending else x, axis=axis, kind="stable")
-    order = np.flip(x.shape[axis] - 1 - order, axis) if selection.descending else order
+    x = run.over(run.known[sort.key.name], (axis,))
+    order = np.argsort(np.flip(x, axis) if sort.descending else x, axis=axis, kind="stable")
+    order = np.flip(x.shape[axis] - 1 - order, axis) if sort.descending else order
     ranked = {"values": np.take_along_axis(x, order, axis), "positions": order}
-    for part, value in (("values", selection.values), ("positions", selection.positions)):
+    for part, value in (("values", sort.values), ("positions", sort.positions)):
         if value is not None:
             (ranks,) = run.ranks
             places = ranked[part].take(np.arange(run.axes[ranks]), axis=axis)
             run.known[value.name] = np.swapaxes(places, axis, ranks).astype(numpy_dtype(value.dtype))
-    for part, place, value in selection.places:
+    for part, place, value in sort.places:
         run.known[value.name] = ranked[part].take([place], axis=axis).astype(numpy_dtype(value.dtype))
 
 
@@ -98,7 +98,7 @@ def parts(run: KernelRun) -> list[slice]:
 
 def _loop(run: KernelRun, phase: Phase) -> None:
     """Loop over the columns, part by part; scans and sorts take the whole row."""
-    whole = bool(phase.scans or phase.select or phase.ranks or phase.column_reductions)
+    whole = bool(phase.scans or phase.sort or phase.ranks or phase.column_reductions)
     states = {use: run.identity(use) for use in phase.folds}
     for part in [slice(0, run.axes[run.columns[0]])] if whole else parts(run):
         run.part = part

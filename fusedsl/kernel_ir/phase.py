@@ -77,7 +77,7 @@ class ScanStep:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Sort:
     """Stable sort of a row's elements with their columns. NaN is larger than every number, in either direction."""
 
     key: Value
@@ -126,7 +126,7 @@ class Phase:
     row_stores: tuple[Store, ...] = ()
     tile_phases: tuple[Phase, ...] = ()
     scans: tuple[ScanStep, ...] = ()  # after `element`, in order; all in one direction
-    select: Selection | None = None  # sort of the elements, after the bodies
+    sort: Sort | None = None  # sort of the elements, after the bodies
     ranks: bool = False  # the phase runs over the sorted axis, not over the columns
     column_reductions: tuple[Reduction, ...] = ()  # over all row axes, one state per column; the kernel finishes them
     products: tuple[MatrixProduct, ...] = ()  # one for each of `folds`, if all of them sum matrix products
@@ -153,7 +153,7 @@ class Phase:
         defined = {value.name for value in self.results} - {value.name for value in self.element.args}
         values = [v for body in self.bodies for v in body.args if v.name not in defined]
         values += [v for step in self.scans for use in step.scans for v in use.inputs if v.name not in defined]
-        values += [self.select.key] if self.select and self.select.key.name not in defined else []
+        values += [self.sort.key] if self.sort and self.sort.key.name not in defined else []
         return tuple(dict.fromkeys(values))
 
     @property
@@ -167,9 +167,7 @@ class Phase:
     def names_read_inside(self) -> set[str]:
         """Names that instructions of elements, scans, column reductions and the sort read: all but folds and stores."""
         uses = [*self.column_reductions, *(use for step in self.scans for use in step.scans)]
-        names = {value.name for use in uses for value in use.inputs} | (
-            {self.select.key.name} if self.select else set()
-        )
+        names = {value.name for use in uses for value in use.inputs} | ({self.sort.key.name} if self.sort else set())
         return names.union(*(i.names for body in self.bodies for i in body.instructions))
 
     @property

@@ -23,7 +23,7 @@ from .phase import (
     Reduction,
     ScanStep,
     ScanUse,
-    Selection,
+    Sort,
     Store,
     Value,
 )
@@ -88,7 +88,7 @@ class KernelPlan:
 
     @property
     def is_elementwise(self) -> bool:
-        return self.attention is None and not any(p.folds or p.scans or p.select for p in self.resident)
+        return self.attention is None and not any(p.folds or p.scans or p.sort for p in self.resident)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ CLASSES = {
             MatrixProduct,
             ScanStep,
             ScanUse,
-            Selection,
+            Sort,
             Body,
             Value,
             Load,

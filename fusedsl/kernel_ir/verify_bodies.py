@@ -149,11 +149,11 @@ class DefinedNames:
             body(product.left, self.elements)
             body(product.right, self.elements)
         known |= results
-        if phase.select is not None:
-            are_known([phase.select.key], known, phase.select)
-            along = (phase.select.values, phase.select.positions)
+        if phase.sort is not None:
+            are_known([phase.sort.key], known, phase.sort)
+            along = (phase.sort.values, phase.sort.positions)
             self.ranks |= {v.name: v.dtype for v in along if v is not None}
-            self.rows |= {v.name: v.dtype for _, _, v in phase.select.places}
+            self.rows |= {v.name: v.dtype for _, _, v in phase.sort.places}
         self.stores(phase.stores, known)
         for use in phase.column_reductions:
             self.columns |= fold(use, known)

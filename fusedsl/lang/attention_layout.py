@@ -125,10 +125,10 @@ def _check_numbers(b: GraphBuilder, name: str, x: Node, item: int | None) -> Non
 
 def _check_equal(b: GraphBuilder, x: Node, y: Node, axis: int, what: str) -> None:
     """Check that an axis of two operands has one extent; a call tests it."""
-    one, other = x.type.shape[axis], y.type.shape[axis]
-    if b.canonical(one) != b.canonical(other):
-        b.checks.append(Check("agree", (one, other), what, (x.type, y.type), site=b.site))
-        b.unify(one, other)
+    extent, other = x.type.shape[axis], y.type.shape[axis]
+    if b.canonical(extent) != b.canonical(other):
+        b.checks.append(Check("agree", (extent, other), what, (x.type, y.type), site=b.site))
+        b.unify(extent, other)
 
 
 def _group_heads(b: GraphBuilder, r: Request, q: Node, k: Node, v: Node) -> tuple[Node, Node, Node]:

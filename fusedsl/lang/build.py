@@ -53,7 +53,7 @@ def undefined(
     """
     faults: list[FusedslError] = []
     calls_of_text = (part for part in program.parts if isinstance(part, CallExpr))
-    unquoted = [one for call in calls_of_text for one in attention_call.unquoted(call, program.text)]
+    unquoted = [part for call in calls_of_text for part in attention_call.unquoted(call, program.text)]
     defined = [definition.name for definition in program.functions]
     for name, span in free_names(program):
         if name in missing and len(faults) < MOST_FAULTS:

@@ -118,8 +118,10 @@ def _bounded_indices(r: Request) -> Iterator[str]:
     for program in (r.score, r.mask):
         for part in program.parts if isinstance(program, ParsedText) else ():
             operands = part.operands if isinstance(part, Compare) else ()
-            for one, other in pairwise(operands):
-                yield from (x.name for x, y in ((one, other), (other, one)) if isinstance(x, Name) and _is_bound(y, x))
+            for left, right in pairwise(operands):
+                yield from (
+                    x.name for x, y in ((left, right), (right, left)) if isinstance(x, Name) and _is_bound(y, x)
+                )
 
 
 def _is_bound(end: Expr, x: Name) -> bool:

@@ -82,12 +82,12 @@ def instruction_totals(kernel: KernelIR, bound: BoundKernel) -> tuple[float, flo
 
 def _sort_instructions(launch: KernelLaunch) -> float:
     """Instructions that sort rows: rounds of selection, or a sort in shared memory."""
-    select, schedule = sort_of(launch.kernel), launch.schedule
-    if select is None or not isinstance(schedule, SortSchedule):
+    sort, schedule = sort_of(launch.kernel), launch.schedule
+    if sort is None or not isinstance(schedule, SortSchedule):
         return 0
     ranking, rows, columns = schedule.sort_method, launch.rows, launch.columns
-    if ranking.method == "rounds" and select.count is not None:
-        own, turns = schedule.vectors * schedule.width, select.count
+    if ranking.method == "rounds" and sort.count is not None:
+        own, turns = schedule.vectors * schedule.width, sort.count
         exchanges = own * min(own, turns) / 2 + turns * (turns / 6 + 2 * log2(schedule.threads))
         return rows * schedule.threads * exchanges * EXCHANGE
     if ranking.method == "choose":

@@ -48,8 +48,8 @@ def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]
         members.append(
             f"{names.fold(use.accumulators[0].name, f'cum{use.name}')} of {formulas.text(use.inputs[0].name)}"
         )
-    if phase.select:
-        members.append(f"order of {formulas.text(phase.select.key.name)}")
+    if phase.sort:
+        members.append(f"order of {formulas.text(phase.sort.key.name)}")
     for store in (*phase.stores, *phase.row_stores):
         members.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
     return members
@@ -152,8 +152,8 @@ class _Names:
                 self._name_states([phase])
             for tile, state in zip(phase.folds[0].inputs, phase.folds[0].accumulators) if phase.tile_phases else ():
                 self._follow(tile, state)
-            if phase.select:
-                ordered = zip((phase.select.values, phase.select.positions), ("values in order", "places in order"))
+            if phase.sort:
+                ordered = zip((phase.sort.values, phase.sort.positions), ("values in order", "places in order"))
                 self.leaves |= {value.name: name for value, name in ordered if value is not None}
 
     def _name_states(self, phases: Iterable[Phase]) -> None:

@@ -43,12 +43,16 @@ def add_nothing(n: Node) -> Node | None:
 def negated(n: Node) -> Node | None:
     (x, y), signed = n.args, n.type.dtype.kind == "i"
     if n.op == "subtract":
-        one = y if is_literal(x, 0) else None
+        operand = y if is_literal(x, 0) else None
     elif n.op == "multiply":
-        one = next((a for a, b in ((x, y), (y, x)) if is_literal(b, -1)), None)
+        operand = next((a for a, b in ((x, y), (y, x)) if is_literal(b, -1)), None)
     else:
-        one = next((a.args[0] for a, b in ((x, y), (y, x)) if a.op == "bitwise_invert" and is_literal(b, 1)), None)
-    return node("negative", (one,), None, n.type) if signed and one is not None and one.type == n.type else None
+        operand = next((a.args[0] for a, b in ((x, y), (y, x)) if a.op == "bitwise_invert" and is_literal(b, 1)), None)
+    return (
+        node("negative", (operand,), None, n.type)
+        if signed and operand is not None and operand.type == n.type
+        else None
+    )
 
 
 @rule("negative", "bitwise_invert", "logical_not", law="-(-x) = x, ~~x = x, not not x = x")

@@ -319,7 +319,7 @@ def _access(strides: tuple[int, ...], size: int, address: int) -> Access:
 
 def _may_transpose(plan: KernelPlan) -> bool:
     """Whether a row kernel may vectorise across its columns: nothing of it is sorted, scanned or gathered."""
-    along = any(part.scans or part.select for phase in plan.resident for part in phase.passes)
+    along = any(part.scans or part.sort for phase in plan.resident for part in phase.passes)
     return not plan.pointers and not plan.column_epilogue and not along
 
 

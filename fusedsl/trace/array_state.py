@@ -88,10 +88,10 @@ class ArrayState:
 
     def _write(self, new: Node, casting: str) -> None:
         """Write a value, cast and broadcast to this array's dtype and shape."""
-        b, mine = self.recorder.builder, self.node.type
+        b, own = self.recorder.builder, self.node.type
         self._check_cast(new, casting)
-        exact = new.type.weak and not (new.type.dtype.kind == "f" and mine.dtype.kind != "f")
-        self._store(shapes.broadcast_to(b, b.coerce(new, mine.dtype) if exact else b.cast(new, mine.dtype), mine.shape))
+        exact = new.type.weak and not (new.type.dtype.kind == "f" and own.dtype.kind != "f")
+        self._store(shapes.broadcast_to(b, b.coerce(new, own.dtype) if exact else b.cast(new, own.dtype), own.shape))
 
     def _check_cast(self, new: Node, casting: str) -> None:
         """DTypeError if NumPy would not cast `new` to this array's dtype."""

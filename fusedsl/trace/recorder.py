@@ -203,8 +203,8 @@ class Recorder:
             shape = tuple(1 if n == 1 else Symbol(index, a) for a, n in enumerate(x.shape))
             by_value = not shape and str(getattr(x, "device", "cpu")) == "cpu"  # passed to the launch as a number
             self.extents.update((Symbol(index, a), n) for a, n in enumerate(x.shape))
-            taken = {p.name for p in self.builder.parameters}
-            label = next(n for n in (f"captured_{k}" for k in range(index + 1)) if n not in taken)
+            names = {p.name for p in self.builder.parameters}
+            label = next(n for n in (f"captured_{k}" for k in range(index + 1)) if n not in names)
             parameter = Parameter(label, Type(kind, shape), scalar=by_value)
             self.builder.parameters += (parameter,)
             self.captures.append(x)

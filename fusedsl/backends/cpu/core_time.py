@@ -63,10 +63,10 @@ def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
 
 def _sort_seconds(kernel: KernelIR, columns: int) -> float:
     """Sort or top-k time per element."""
-    select = sort_of(kernel)
-    if select is None:
+    sort = sort_of(kernel)
+    if sort is None:
         return 0.0
-    return SORT_STEP * log2(max(2, columns)) if select.count is None or select.count > 64 else TOP_K_STEP
+    return SORT_STEP * log2(max(2, columns)) if sort.count is None or sort.count > 64 else TOP_K_STEP
 
 
 def _attention_seconds(kernel: AttentionKernel, extents: Sequence[int], width: int) -> float:

@@ -17,7 +17,7 @@ def operands(kernel: KernelIR) -> tuple[Load, Load] | None:
     phase, last = kernel.phases[0], kernel.axes - 1
     if len(kernel.phases) > 1 or kernel.column_axes != 1 or not kernel.row_axes or kernel.pointers:
         return None
-    if phase.stores or phase.column_reductions or phase.select or phase.scans or len(phase.folds) != 1:
+    if phase.stores or phase.column_reductions or phase.sort or phase.scans or len(phase.folds) != 1:
         return None
     roles, (fold,) = ValueRoles(kernel), phase.folds
     loads, instructions = roles.loads_of(0), phase.element.instructions

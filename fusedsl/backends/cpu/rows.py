@@ -115,7 +115,7 @@ def column_loop(roles: ValueRoles, p: int, low: str, high: str, base: str = "") 
     phase = roles.kernel.phases[p]
     if phase.ranks:
         return sort.rank_loop(roles, phase)
-    if not (phase.stores or phase.folds or phase.column_reductions or phase.select or roles.scratch_of(p)):
+    if not (phase.stores or phase.folds or phase.column_reductions or phase.sort or roles.scratch_of(p)):
         return []
     number = "segment" if low == "0" else f"segment - {low}"
     if scan.is_reverse(phase):

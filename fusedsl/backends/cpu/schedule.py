@@ -64,7 +64,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     if isinstance(kernel, AttentionKernel):
         return f"attention:{max(kernel.attention.query_axes, key=lambda axis: extents[axis])}"
     scans = any(phase.scans for phase in kernel.phases)
-    if any(phase.select for phase in kernel.phases):
+    if any(phase.sort for phase in kernel.phases):
         return "rows"
     if (short := _short(kernel, extents, strides)) is not None:
         return f"short:{short}"
@@ -113,7 +113,7 @@ def general(kernel: KernelIR) -> str:
         return f"attention:{min(kernel.attention.query_axes)}"
     if isinstance(kernel, MixedReductionKernel):
         return "mixed"
-    computes = any(phase.folds or phase.scans or phase.select for phase in kernel.phases)
+    computes = any(phase.folds or phase.scans or phase.sort for phase in kernel.phases)
     return "rows" if kernel.row_axes or computes else "map"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.types import BOOL, INT64, UINT8, DType
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.phase import Phase, Selection
+from ...kernel_ir.phase import Phase, Sort
 from ..cuda.scan_sort.sort_method import sort_of
 from . import reduce
 from .roles import ScratchArray, ValueRoles
@@ -16,15 +16,15 @@ MAX_TOP_K = 64  # k at most of a top-k by insertion; for more the row is sorted
 
 def arrays(kernel: KernelIR) -> list[ScratchArray]:
     """Scratch for (element, column): of the top k, or twice the row; a merge reads one half and writes the other."""
-    select = sort_of(kernel)
-    if select is None:
+    sort = sort_of(kernel)
+    if sort is None:
         return []
-    count = str(select.count) if _is_top_k(select) else "2 * columns"
-    return [ScratchArray("order", _scratch_dtype(select.key.dtype), count), ScratchArray("position", INT64, count)]
+    count = str(sort.count) if _is_top_k(sort) else "2 * columns"
+    return [ScratchArray("order", _scratch_dtype(sort.key.dtype), count), ScratchArray("position", INT64, count)]
 
 
-def _is_top_k(select: Selection) -> bool:
-    return select.count is not None and select.count <= MAX_TOP_K
+def _is_top_k(sort: Sort) -> bool:
+    return sort.count is not None and sort.count <= MAX_TOP_K
 
 
 def _scratch_dtype(d: DType) -> DType:
@@ -33,43 +33,43 @@ def _scratch_dtype(d: DType) -> DType:
 
 def init_top_k(phase: Phase) -> list[str]:
     """Reset the number of elements of the top k."""
-    return ["filled = 0"] if phase.select and _is_top_k(phase.select) else []
+    return ["filled = 0"] if phase.sort and _is_top_k(phase.sort) else []
 
 
 def store_element(phase: Phase, index: str) -> list[str]:
     """Store an element for the sort, or insert it into the top k."""
-    select = phase.select
-    if select is None:
+    sort = phase.sort
+    if sort is None:
         return []
-    name = select.key.name
-    value = f"uint8({name})" if select.key.dtype is BOOL else name
-    return _insert_top_k(select, value, index) if _is_top_k(select) else [reduce.put("order", index, value)]
+    name = sort.key.name
+    value = f"uint8({name})" if sort.key.dtype is BOOL else name
+    return _insert_top_k(sort, value, index) if _is_top_k(sort) else [reduce.put("order", index, value)]
 
 
-def _insert_top_k(select: Selection, value: str, index: str) -> list[str]:
+def _insert_top_k(sort: Sort, value: str, index: str) -> list[str]:
     """Insert an element into the top k if it comes before the last of them; later ones are shifted."""
-    count = select.count
+    count = sort.count
     move = [
         reduce.put("order", "spot", reduce.get("order", "spot - 1")),
         reduce.put("position", "spot", reduce.get("position", "spot - 1")),
         "spot = spot - 1",
         "ahead = False",
         "if spot > 0:",
-        *indented([f"old = {reduce.get('order', 'spot - 1')}", f"ahead = {_before(select)}"]),
+        *indented([f"old = {reduce.get('order', 'spot - 1')}", f"ahead = {_before(sort)}"]),
     ]
     insert = [
         f"spot = smaller(filled, {count} - 1)",
         f"filled = smaller(filled + 1, {count})",
         "ahead = False",
         "if spot > 0:",
-        *indented([f"old = {reduce.get('order', 'spot - 1')}", f"ahead = {_before(select)}"]),
+        *indented([f"old = {reduce.get('order', 'spot - 1')}", f"ahead = {_before(sort)}"]),
         "while ahead:",
         *indented(move),
         reduce.put("order", "spot", "new"),
         reduce.put("position", "spot", index),
     ]
     wanted = [f"wanted = filled < {count}", f"if filled == {count}:"]
-    wanted += indented([f"old = {reduce.get('order', f'{count} - 1')}", f"wanted = {_before(select)}"])
+    wanted += indented([f"old = {reduce.get('order', f'{count} - 1')}", f"wanted = {_before(sort)}"])
     return [f"new = {value}", *wanted, "if wanted:", *indented(insert)]
 
 
@@ -78,11 +78,11 @@ def merge_sort(phase: Phase) -> list[str]:
 
     It is stable: among equals the lower column comes first.
     """
-    select = phase.select
-    if select is None:
+    sort = phase.sort
+    if sort is None:
         return []
-    if _is_top_k(select):
-        return ["source = 0", *_read_row_values(select)]
+    if _is_top_k(sort):
+        return ["source = 0", *_read_row_values(sort)]
     merge = [
         "chosen = left",
         "if left >= middle:",
@@ -92,7 +92,7 @@ def merge_sort(phase: Phase) -> list[str]:
             [
                 f"old = {reduce.get('order', 'source + left')}",
                 f"new = {reduce.get('order', 'source + right')}",
-                f"if {_before(select)}:",
+                f"if {_before(sort)}:",
                 *indented(["chosen = right"]),
             ]
         ),
@@ -116,36 +116,36 @@ def merge_sort(phase: Phase) -> list[str]:
     lines = ["for spot in range(columns):", *indented([reduce.put("position", "spot", "spot")])]
     lines += ["source = 0", "target = columns", "width = 1"]
     lines += ["while width < columns:", *indented([*turn, "width = width * 2"])]
-    return lines + _read_row_values(select)
+    return lines + _read_row_values(sort)
 
 
-def _read_row_values(select: Selection) -> list[str]:
-    return [f"{value.name} = {_read(select, part, f'source + {rank}')}" for part, rank, value in select.places]
+def _read_row_values(sort: Sort) -> list[str]:
+    return [f"{value.name} = {_read(sort, part, f'source + {rank}')}" for part, rank, value in sort.places]
 
 
-def _before(select: Selection) -> str:
+def _before(sort: Sort) -> str:
     """The comparison: true if the right run's element comes before the left's."""
-    d = select.key.dtype
-    first, second = ("old", "new") if select.descending else ("new", "old")
-    less = "new > old" if select.descending else "new < old"
+    d = sort.key.dtype
+    first, second = ("old", "new") if sort.descending else ("new", "old")
+    less = "new > old" if sort.descending else "new < old"
     return f"({less}) | (isnan({second}) & not_(isnan({first})))" if d.kind == "f" else less
 
 
-def _read(select: Selection, part: str, index: str) -> str:
+def _read(sort: Sort, part: str, index: str) -> str:
     if part == "positions":
         return reduce.get("position", index)
     element = reduce.get("order", index)
-    return f"bool_({element})" if select.key.dtype is BOOL else element
+    return f"bool_({element})" if sort.key.dtype is BOOL else element
 
 
 def rank_loop(roles: ValueRoles, phase: Phase) -> list[str]:
     """The loop of a phase over ranks."""
-    kernel, select = roles.kernel, sort_of(roles.kernel)
-    assert select is not None
+    kernel, sort = roles.kernel, sort_of(roles.kernel)
+    assert sort is not None
     inner, used = [], roles.used(phase)
-    for part, value in (("values", select.values), ("positions", select.positions)):
+    for part, value in (("values", sort.values), ("positions", sort.positions)):
         if value is not None and value.name in used:
-            inner.append(f"{value.name} = {_read(select, part, 'source + rank')}")
+            inner.append(f"{value.name} = {_read(sort, part, 'source + rank')}")
     inner += phase.element.lines
     for store in phase.stores:
         stride_kind = kernel.operands[store.operand].rank
@@ -155,7 +155,7 @@ def rank_loop(roles: ValueRoles, phase: Phase) -> list[str]:
         inner += reduce.merge(
             use, reduce.state_names(use), [value.name for value in use.inputs], reduce.state_names(use)
         )
-    count = "columns" if select.count is None else str(select.count)
+    count = "columns" if sort.count is None else str(sort.count)
     if not phase.folds:
         return [f"for rank in range({count}):", *indented(inner)]
     block = [line for use in phase.folds for line in reduce.identity(use)]

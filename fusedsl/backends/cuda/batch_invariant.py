@@ -36,6 +36,6 @@ def batch_invariant_form(kernel: KernelIR, extents: tuple[int, ...]) -> tuple[Ke
     positions = tuple(replace(p, axis=max(0, p.axis - axes + 1)) for p in kernel.positions)
     operands = tuple(map(alike, kernel.operands))
     form = replace(kernel, row_axes=1, operands=operands, positions=positions, index64=True)
-    apart = finishes_at_once(kernel) and not any(phase.scans or phase.select for phase in kernel.phases)
+    apart = finishes_at_once(kernel) and not any(phase.scans or phase.sort for phase in kernel.phases)
     rows = (STRIP if kernel.row_vector_width else FEW) if apart else MANY
     return form, (rows, *extents[axes:])

@@ -31,7 +31,7 @@ class KernelFrame:
         self._import()
         self.free = free_axes(self._roots())
         self.nodes = list(walk(self._roots()))
-        self.selects = [n for n in self.nodes if n.op == "sort"]
+        self.sorts = [n for n in self.nodes if n.op == "sort"]
         self._name_leaves()
 
     def _row_axes(self) -> tuple[Axis, ...]:

@@ -50,8 +50,8 @@ class LoopedPhases:
         """Phase of independent folds, and the phase over the sorted axis."""
         owner = self.owner
         lifts = [TileReduction(f.attr[0], f.args[0], owner.state_of(f)) for f in online_pass.folds]
-        selects = [n for n in owner.selects if self.depth[n] == p + 1]
-        phases = [self._elements(lifts, stores, rows, selects)] if lifts or stores or selects else []
+        sorts = [n for n in owner.sorts if self.depth[n] == p + 1]
+        phases = [self._elements(lifts, stores, rows, sorts)] if lifts or stores or sorts else []
         phases += owner.rank_phase(p, self.depth, [*owner.known(), *rows])
         phases = phases or [Phase(NO_WORK)]
         folds = [f for f in owner.folds if self.depth[f] == p + 1]
@@ -101,20 +101,20 @@ class LoopedPhases:
     # -- elements and rows
 
     def _elements(
-        self, lifts: Sequence[TileReduction], stores, rows: Iterable[Node], selects: Sequence[Node] = ()
+        self, lifts: Sequence[TileReduction], stores, rows: Iterable[Node], sorts: Sequence[Node] = ()
     ) -> Phase:
         """Element work: reductions, stores and sorts."""
         lifted = [self.owner.lifted(lift.fold, lift.value) for lift in lifts]
         results = dict.fromkeys([*(x for state in lifted for x in state), *(v for _, v in stores)])
-        results.update(dict.fromkeys(n.args[0] for n in selects))
+        results.update(dict.fromkeys(n.args[0] for n in sorts))
         element, scans, names = self.owner.element(list(results), [*self.owner.known(), *rows])
         uses = []
         for lift, state in zip(lifts, lifted):
             states = tuple(map(self.builder.value, lift.slots))
             uses.append(build_reduction(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
         element_stores = tuple(Store(names[v], self.owner.places[r]) for r, v in stores)
-        select = self.owner.selection(selects[0], names[selects[0].args[0]]) if selects else None
-        return Phase(element, element_stores, tuple(uses), scans=scans, select=select)
+        sort = self.owner.sort_of(sorts[0], names[sorts[0].args[0]]) if sorts else None
+        return Phase(element, element_stores, tuple(uses), scans=scans, sort=sort)
 
     def _body(self, results: Sequence[Node], rows: Iterable[Node]) -> Body:
         return self.builder.body((), list(results), [*self.owner.known(), *rows])
@@ -159,7 +159,7 @@ def _online_passes(owner: PhaseBuilder) -> tuple[tuple[OnlinePass, ...], tuple[s
         return passes, tuple(dict.fromkeys(r.reason for r in obstacles))
     count = max((owner.depth[f] for f in folds), default=0)
     layers = [tuple(f for f in folds if owner.depth[f] == p + 1) for p in range(count)]
-    where = "behind sorts" if owner.selects else "beside scans"
+    where = "behind sorts" if owner.sorts else "beside scans"
     return tuple(map(OnlinePass, layers)), (f"folds do not share passes {where}",) if count > 1 else ()
 
 

@@ -11,7 +11,7 @@ from ...fusion.fusion_group import FusionGroup
 from ...ir.folds import FOLDS, State
 from ...ir.graph import Node, Parameter, constant, node, walk
 from ..kernel import ColumnEpilogue
-from ..phase import Body, MatrixProduct, Phase, ScanStep, ScanUse, Selection, Store, Value
+from ..phase import Body, MatrixProduct, Phase, ScanStep, ScanUse, Sort, Store, Value
 from ..plan import KernelPlan
 from .body_builder import literal
 from .fold_bodies import build_reduction, combine_body
@@ -68,20 +68,20 @@ class PhaseBuilder(KernelFrame):
     def count(self, depth: Mapping[Node, int]) -> int:
         """Number of phases."""
         ends = [depth[v] + 1 for _, v in self.stores + self.sorted_stores]
-        return max([1, *ends, *(depth[f] for f in self.folds + self.cross), *(depth[n] for n in self.selects)])
+        return max([1, *ends, *(depth[f] for f in self.folds + self.cross), *(depth[n] for n in self.sorts)])
 
     def _phase(self, p: int, stores, known, rows) -> tuple[list[Phase], list[Node]]:
         """(the phase over the columns, if it has work; element values that later phases may read)."""
         available = [*known, *rows]
         folds = [f for f in self.folds if self.depth[f] == p + 1 and f.attr[1] != self.ranks]
         cross = [f for f in self.cross if self.depth[f] == p + 1]
-        selects = [n for n in self.selects if self.depth[n] == p + 1]
+        sorts = [n for n in self.sorts if self.depth[n] == p + 1]
         lifted = {f: self.lifted(f.attr[0], f.args[0]) for f in folds}
         lifted |= {f: self.lifted(f.attr[0], f.args[0], f.attr[1][0]) for f in cross}
         wanted = [*dict.fromkeys(x for state in lifted.values() for x in state), *(v for _, v in stores)]
-        wanted += [n.args[0] for n in selects]
+        wanted += [n.args[0] for n in sorts]
         held = self._held(p, wanted, available)
-        if self.selects and not (wanted or held):
+        if self.sorts and not (wanted or held):
             return [], []
         results = list(dict.fromkeys([*wanted, *held]))
         element, scans, names = self.element(results, available)
@@ -93,12 +93,10 @@ class PhaseBuilder(KernelFrame):
             for some in (folds, cross)
         )
         element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
-        select = self.selection(selects[0], names[selects[0].args[0]]) if selects else None
-        products = self._products(folds) if p == 0 and not (stores or scans or select or across or held) else ()
+        sort = self.sort_of(sorts[0], names[sorts[0].args[0]]) if sorts else None
+        products = self._products(folds) if p == 0 and not (stores or scans or sort or across or held) else ()
         return [
-            Phase(
-                element, element_stores, uses, scans=scans, select=select, column_reductions=across, products=products
-            )
+            Phase(element, element_stores, uses, scans=scans, sort=sort, column_reductions=across, products=products)
         ], held
 
     def _products(self, folds: list[Node]) -> tuple[MatrixProduct, ...]:
@@ -113,14 +111,14 @@ class PhaseBuilder(KernelFrame):
 
     # -- orders
 
-    def selection(self, n: Node, lifted: str) -> Selection:
+    def sort_of(self, n: Node, lifted: str) -> Sort:
         """The sort of a row, and which of its values are read."""
         descending, _, count = n.attr
         read = {m.attr: self.builder.value(m) for m in self.nodes if m.op == "sorted" and m.args[0] is n}
         along = {part: value for (part, place), value in read.items() if isinstance(place, Axis)}
         places = tuple((part, place, v) for (part, place), v in read.items() if not isinstance(place, Axis))
         value, whole = Value(lifted, n.type.dtype.compute), count if isinstance(count, int) else None
-        return Selection(value, descending, whole, along.get("values"), along.get("positions"), places)
+        return Sort(value, descending, whole, along.get("values"), along.get("positions"), places)
 
     def picked(self, p: int, depth: Mapping[Node, int]) -> list[Node]:
         """Elements that are read of the sort of phase p."""
@@ -212,7 +210,7 @@ class PhaseBuilder(KernelFrame):
         here = computed_below(wanted, stop)
         later_roots = [f.args[0] for f in self.folds + self.cross if self.depth[f] > p + 1]
         later_roots += [v for _, v in self.stores if self.depth[v] > p]
-        later_roots += [n.args[0] for n in self.selects if self.depth[n] > p + 1]
+        later_roots += [n.args[0] for n in self.sorts if self.depth[n] > p + 1]
         later = computed_below(later_roots, stop)
         both = [n for n in self.nodes if n in here and n in later and self.is_element(n)]
         expensive = [n for n in both if recompute_cost(n, stop) >= RECOMPUTE_BELOW]
@@ -247,7 +245,7 @@ class PhaseBuilder(KernelFrame):
         live_ins: dict[Node, None] = {}
         later = [f.args[0] for f in self.folds + self.cross if depth[f] > p + 1]
         later += [v for _, v in self.stores + self.sorted_stores]
-        later += [n.args[0] for n in self.selects if depth[n] > p + 1]
+        later += [n.args[0] for n in self.sorts if depth[n] > p + 1]
         for n in computed_below(later, set()):
             if self.varies(n) and n.op not in READ:
                 for a in n.args:

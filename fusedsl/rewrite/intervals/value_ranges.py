@@ -49,9 +49,9 @@ def _ordered(name: str) -> Callable[[Bounds, Bounds], Truth]:
 def _equal(a: Bounds, b: Bounds) -> Truth:
     some = both(_may("less_equal", a[0], b[1]), _may("less_equal", b[0], a[1]))
     if b[0] is b[1] or a[0] is a[1]:
-        one, (low, high) = (b[0], a) if b[0] is b[1] else (a[0], b)
-        every = _compared("equal", low, one)
-        return some, every if low is high else both(every, _compared("equal", high, one))
+        point, (low, high) = (b[0], a) if b[0] is b[1] else (a[0], b)
+        every = _compared("equal", low, point)
+        return some, every if low is high else both(every, _compared("equal", high, point))
     alone = both(_compared("equal", a[0], a[1]), _compared("equal", b[0], b[1]))
     return some, both(alone, _compared("equal", a[0], b[0]))
 

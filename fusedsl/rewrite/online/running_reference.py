@@ -49,7 +49,7 @@ def _addends(t: ProductTerm, power: Power, axes: tuple) -> list[tuple[float, Pow
         holders = [k for k, (_, part) in enumerate(parts) if below.issuperset(_extremum(part, axes))]
         own[holders[0] if holders else 0].append(row)
     powers = [
-        (sign, (part, tuple(mine if sign > 0 else _negative(mine) for mine in added)))
+        (sign, (part, tuple(row if sign > 0 else _negative(row) for row in added)))
         for (sign, part), added in zip(parts, own)
     ]
     return powers if all(_is_measured(t, p, axes) for _, p in powers) else None

@@ -57,7 +57,7 @@ def _ends(kernel: KernelIR, phase: Phase, name: str, operations: set[str]) -> se
     for part in parts[first:]:
         other = [value for step in part.scans for use in step.scans for value in use.inputs]
         other += [value for use in part.column_reductions for value in use.inputs] + (
-            [part.select.key] if part.select else []
+            [part.sort.key] if part.sort else []
         )
         other += [value for use in part.folds if use.name != "sum" for value in use.inputs]
         if any(value.name in names for value in other):

@@ -115,7 +115,7 @@ def with_recomputed_values(kernel: KernelIR) -> KernelIR | None:
     if (
         not computed & {v.name for v in last.element.args}
         or last.folds
-        or any(p.scans or p.select for p in kernel.phases)
+        or any(p.scans or p.sort for p in kernel.phases)
     ):
         return None
     if not last.stores or has_gathers(kernel) or any(store.value in computed for store in last.stores):

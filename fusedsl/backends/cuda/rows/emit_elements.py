@@ -78,7 +78,7 @@ class RowElements:
     def prefetches(self, phase: Phase) -> bool:
         """True if a loop prefetches its next tile: one column axis, independent iterations."""
         s = self.schedule
-        plain = not (phase.scans or phase.select or phase.ranks or s.decoupled_lookback or s.rows_across_lanes)
+        plain = not (phase.scans or phase.sort or phase.ranks or s.decoupled_lookback or s.rows_across_lanes)
         return self.prefetch and self.kernel.column_axes == 1 and plain and bool(self.prefetched(phase))
 
     def prefetched(self, phase: Phase) -> list[Load]:

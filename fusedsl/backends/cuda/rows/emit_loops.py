@@ -28,7 +28,7 @@ class RowLoops:
 
     def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         """One phase of a row that is not held."""
-        if not (phase.stores or phase.folds or phase.select):
+        if not (phase.stores or phase.folds or phase.sort):
             return
         if self.schedule.smem:
             self._in_smem(emitter, number, phase)
@@ -44,7 +44,7 @@ class RowLoops:
         self.elements.early.emit(emitter)
         emitter.begin_loop(phase)
         self.elements.sort.begin(phase)
-        with self._in_order(phase) if phase.scans or phase.select else self._over_columns(number, phase):
+        with self._in_order(phase) if phase.scans or phase.sort else self._over_columns(number, phase):
             if self.index.multi_axis:
                 self.index.multi_axis.emit_offsets()
             emitter.tile(number, phase)

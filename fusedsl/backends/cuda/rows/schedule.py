@@ -122,7 +122,7 @@ def contiguous(kernel: KernelIR) -> bool:
 
 def needs_whole_block(kernel: KernelIR) -> bool:
     """True if one block has to process a row: in a subkernel, or if a row is scanned or sorted."""
-    return kernel.is_subkernel or any(phase.scans or phase.select or phase.ranks for phase in kernel.phases)
+    return kernel.is_subkernel or any(phase.scans or phase.sort or phase.ranks for phase in kernel.phases)
 
 
 def row_width(kernel: KernelIR) -> int:

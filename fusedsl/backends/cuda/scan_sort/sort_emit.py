@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ....kernel_ir.phase import Phase, Selection
+from ....kernel_ir.phase import Phase, Sort
 from ..emit.intrinsic import Binding, Function
 from ..emit.phase_emitter import PhaseEmitter
 from ..emit.source_text import TILE, SourceBuilder
@@ -57,137 +57,140 @@ class RowSort:
         for name, function in zip(bindings, self.src.bind_several(bindings, self.src.functions)):
             self.functions[name] = function
 
-    def _define(self, select: Selection) -> None:
+    def _define(self, sort: Sort) -> None:
         """The intrinsics of the kernel's order."""
-        src, sort = self.src, self.method
+        src, method = self.src, self.method
         src.functions += ["", ""]
-        ordered = src.bind(
-            "ordered", key_codec(select.key.dtype.name, select.descending, TILE, THREAD_GROUP), src.functions
-        )
-        self._bind(enter_entries=make_entries(ordered))
-        places = tuple(dict.fromkeys(place for _, place, _ in select.places))
-        if sort.method == "rounds":
-            self._bind(best_entries=select_best(ordered, select.count, sort.per_thread, places))
+        codec = src.bind("codec", key_codec(sort.key.dtype.name, sort.descending, TILE, THREAD_GROUP), src.functions)
+        self._bind(to_entries=make_entries(codec))
+        places = tuple(dict.fromkeys(place for _, place, _ in sort.places))
+        if method.method == "rounds":
+            self._bind(select_best_entries=select_best(codec, sort.count, method.per_thread, places))
         else:
-            self._bind(order_room=sort_smem(ordered, sort.size))
-        if sort.method in ("sort", "merge"):
-            self._bind(sort_entries=sort_tile(ordered, sort.size))
-        if sort.method == "choose":
-            buffer = topk_buffer(ordered, select.count, sort.keep, sort.size, sort.limit)
-            chosen = src.bind("chosen", buffer, src.functions)
-            self._bind(reset_choice=reset(chosen), push_choice=insert(chosen), settle_choice=flush(chosen))
-        if sort.method == "merge":
-            self._bind(keep_entries=store_run(ordered, sort.size), merge_entries=merge_runs(ordered, sort.size))
-        space = (1,) if sort.method == "merge" else ()
-        if sort.method != "rounds":
-            self._bind(take_entries=load_entries(ordered, sort.per_thread or 1, *space))
+            self._bind(sort_buffer=sort_smem(codec, method.size))
+        if method.method in ("sort", "merge"):
+            self._bind(sort_entries=sort_tile(codec, method.size))
+        if method.method == "choose":
+            buffer = topk_buffer(codec, sort.count, method.keep, method.size, method.limit)
+            topk = src.bind("topk", buffer, src.functions)
+            self._bind(reset_topk=reset(topk), insert_topk=insert(topk), flush_topk=flush(topk))
+        if method.method == "merge":
+            self._bind(store_sorted_run=store_run(codec, method.size), merge_entries=merge_runs(codec, method.size))
+        space = (1,) if method.method == "merge" else ()
+        if method.method != "rounds":
+            self._bind(load_ranked_entries=load_entries(codec, method.per_thread or 1, *space))
             for place in places:
-                self._bind(**{f"pick_{place}": load_entry(ordered, place, *space)})
+                self._bind(**{f"load_entry_{place}": load_entry(codec, place, *space)})
         for name, function in (("values", values_of), ("positions", columns_of)):
-            self._bind(**{f"ranked_{name}": function(ordered, sort.per_thread or 1)})
-            self._bind(**{f"one_{name}": function(ordered, 0)})
-        vectors = sort.per_thread or 1
+            self._bind(**{f"ranked_{name}": function(codec, method.per_thread or 1)})
+            self._bind(**{f"entry_{name}": function(codec, 0)})
+        vectors = method.per_thread or 1
         src.bind("ranks", Tile(width=1, vectors=vectors, step=self.schedule.threads, checks="v" * vectors))
 
     def begin(self, phase: Phase) -> None:
         """What stands before the loop that gathers an order."""
-        if phase.select is None:
+        if phase.sort is None:
             return
-        self._define(phase.select)
-        src, sort = self.src, self.method
-        src.assign("room", self.functions["order_room"]())
-        if sort.method == "choose":
-            src.assign("bound", self.functions["reset_choice"]("room"))
+        self._define(phase.sort)
+        src, method = self.src, self.method
+        src.assign("buffer", self.functions["sort_buffer"]())
+        if method.method == "choose":
+            src.assign("bound", self.functions["reset_topk"]("buffer"))
             return
-        shift = sort.size.bit_length() - 1
+        shift = method.size.bit_length() - 1
         # as far as the loop over the row goes, in runs
-        reach = max_misalignment(src.kernel, self.schedule.width) + sort.size - 1
+        reach = max_misalignment(src.kernel, self.schedule.width) + method.size - 1
         src.assign("slots", f"int64(((columns + {reach}) >> {shift}) << {shift})")
-        bytes_each = 16 if phase.select.key.dtype.bits == 64 else 8
+        bytes_each = 16 if phase.sort.key.dtype.bits == 64 else 8
         row = "row0" if src.kernel.row_axes == 1 else "row"
         src.assign("work", f"workspace + int64({row}) * slots * {2 * bytes_each}")
 
     def emit(self, phase: Phase, column: str) -> None:
         """The elements of a phase go into the order, once its bodies have run."""
-        select = phase.select
-        if select is None:
+        sort = phase.sort
+        if sort is None:
             return
-        src, method, value = self.src, self.method.method, self.src.element(select.key.name)
+        src, method, value = self.src, self.method.method, self.src.element(sort.key.name)
         if method in ("rounds", "sort"):
-            self._define(select)
+            self._define(sort)
         functions = self.functions
-        src.assign("entries", functions["enter_entries"](value, column, "columns"))
+        src.assign("entries", functions["to_entries"](value, column, "columns"))
         match method:
             case "rounds":
                 names = [
                     "ranked",
-                    *(f"place_{place}" for place in dict.fromkeys(place for _, place, _ in select.places)),
+                    *(f"entry_at_{place}" for place in dict.fromkeys(place for _, place, _ in sort.places)),
                 ]
-                src.assign(f"{', '.join(names)}{',' if len(names) == 1 else ''}", functions["best_entries"]("entries"))
-                self._read_places(select)
+                src.assign(
+                    f"{', '.join(names)}{',' if len(names) == 1 else ''}", functions["select_best_entries"]("entries")
+                )
+                self._read_places(sort)
             case "sort":
-                src.assign("room", functions["order_room"]())
-                src.emit(functions["sort_entries"]("room", "entries"))
-                self._take(select, "room")
+                src.assign("buffer", functions["sort_buffer"]())
+                src.emit(functions["sort_entries"]("buffer", "entries"))
+                self._take(sort, "buffer")
             case "choose":
-                src.assign("bound", functions["push_choice"]("room", "entries", "bound", "at == 0"))
+                src.assign("bound", functions["insert_topk"]("buffer", "entries", "bound", "at == 0"))
             case "merge":
-                src.emit(functions["sort_entries"]("room", "entries"), functions["keep_entries"]("room", "work", "at"))
+                src.emit(
+                    functions["sort_entries"]("buffer", "entries"),
+                    functions["store_sorted_run"]("buffer", "work", "at"),
+                )
 
     def end(self, phase: Phase) -> None:
         """What stands behind the loop that gathered an order."""
-        if phase.select is None:
+        if phase.sort is None:
             return
         if self.method.method == "choose":
-            self.src.emit(self.functions["settle_choice"]("room"))
-            self._take(phase.select, "room")
+            self.src.emit(self.functions["flush_topk"]("buffer"))
+            self._take(phase.sort, "buffer")
         else:
             self.src.assign("merged", self.functions["merge_entries"]("work", "slots"))
-            self._take(phase.select, "merged")
+            self._take(phase.sort, "merged")
 
-    def _limit(self, select: Selection) -> str:
-        return f"{self.index}({'columns' if select.count is None else select.count})"
+    def _limit(self, sort: Sort) -> str:
+        return f"{self.index}({'columns' if sort.count is None else sort.count})"
 
-    def _take(self, select: Selection, room: str) -> None:
+    def _take(self, sort: Sort, buffer: str) -> None:
         """The places that a thread holds, and those that are row values."""
         if self.method.per_thread:
-            limit, first = self._limit(select), f"{self.index}(thread_in_row)"
-            self.src.assign("ranked", self.functions["take_entries"](room, first, limit))
-        for place in dict.fromkeys(place for _, place, _ in select.places):
-            self.src.assign(f"place_{place}", self.functions[f"pick_{place}"](room))
-        self._read_places(select)
+            limit, first = self._limit(sort), f"{self.index}(thread_in_row)"
+            self.src.assign("ranked", self.functions["load_ranked_entries"](buffer, first, limit))
+        for place in dict.fromkeys(place for _, place, _ in sort.places):
+            self.src.assign(f"entry_at_{place}", self.functions[f"load_entry_{place}"](buffer))
+        self._read_places(sort)
 
-    def _read_places(self, select: Selection) -> None:
-        for part, place, value in select.places:
-            self.src.assign(value.name, self.functions[f"one_{part}"](f"place_{place}"))
+    def _read_places(self, sort: Sort) -> None:
+        for part, place, value in sort.places:
+            self.src.assign(value.name, self.functions[f"entry_{part}"](f"entry_at_{place}"))
             self.src.ready.add(value.name)
         if self.method.per_thread:
-            self._read_ranked(select)
+            self._read_ranked(sort)
 
-    def _read_ranked(self, select: Selection) -> None:
-        for part, value in (("values", select.values), ("positions", select.positions)):
+    def _read_ranked(self, sort: Sort) -> None:
+        for part, value in (("values", sort.values), ("positions", sort.positions)):
             if value is not None:
                 self.src.assign(value.name, self.functions[f"ranked_{part}"]("ranked"))
                 self.src.ready.add(value.name)
 
     def emit_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         """A phase over the places of the order: those that a thread holds, or a loop over all."""
-        src, select = self.src, sort_of(self.src.kernel)
-        assert select is not None
-        limit, given = self._limit(select), {v.name for v in (select.values, select.positions) if v is not None}
+        src, sort = self.src, sort_of(self.src.kernel)
+        assert sort is not None
+        limit, ranked = self._limit(sort), {v.name for v in (sort.values, sort.positions) if v is not None}
         for value in phase.element.args:
-            if value.name not in given:
+            if value.name not in ranked:
                 emitter.provide(value)
         src.assign("rank", f"{self.index}(thread_in_row)")
         if self.method.per_thread:
             self._work(number, phase, limit)
             return
         with src.while_(f"rank < {limit}"):
-            src.assign("ranked", self.functions["take_entries"]("merged", "rank", limit))
-            self._read_ranked(select)
+            src.assign("ranked", self.functions["load_ranked_entries"]("merged", "rank", limit))
+            self._read_ranked(sort)
             self._work(number, phase, limit)
             src.assign("rank", f"{self.index}(rank + {self.schedule.threads})")
-        src.ready -= given
+        src.ready -= ranked
 
     def _work(self, number: int, phase: Phase, limit: str) -> None:
         """The body, the stores and the folds of the places at `rank`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.phase import Selection
+from ....kernel_ir.phase import Sort
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,6 @@ class SortMethod:
     limit: int = 0
 
 
-def sort_of(kernel: KernelIR) -> Selection | None:
+def sort_of(kernel: KernelIR) -> Sort | None:
     """The order that a kernel finds."""
-    return next((phase.select for phase in kernel.phases if phase.select), None)
+    return next((phase.sort for phase in kernel.phases if phase.sort), None)

@@ -49,22 +49,22 @@ class SortSchedule(RowSchedule):
 
 def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> SortSchedule:
     """How a row kernel with an order runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
-    select, columns = sort_of(kernel), extents[-1]
-    assert select is not None
-    slots = _slots(select.key.dtype.bits)
+    sort, columns = sort_of(kernel), extents[-1]
+    assert sort is not None
+    slots = _slots(sort.key.dtype.bits)
     width = row_width(kernel)
     reach = columns + (width - 1 if any(operand.access == "peeled" for operand in kernel.operands) else 0)
-    few = select.count is not None and select.count <= ROUNDS and reach <= ROUNDS_COLUMNS
-    if kernel.resident and few and select.count is not None:
-        return _rounds(kernel, columns, reach, width, select.count, hardware)
-    keep = _power(select.count or columns)
-    chosen = select.count is not None and keep <= slots // 4
+    few = sort.count is not None and sort.count <= ROUNDS and reach <= ROUNDS_COLUMNS
+    if kernel.resident and few and sort.count is not None:
+        return _rounds(kernel, columns, reach, width, sort.count, hardware)
+    keep = _power(sort.count or columns)
+    chosen = sort.count is not None and keep <= slots // 4
     crowd = prod(extents[: kernel.row_axes]) * WARP >= hardware.multiprocessors * BUSY
     short = min(ROUNDS_COLUMNS, SCARCE * keep) if crowd else ROUNDS_COLUMNS
     if kernel.resident and reach <= (short if chosen else slots):
         return _sorted(kernel, columns, reach, width, hardware)
     if chosen:
-        return _chosen(kernel, extents, width, select.count or 1, slots, hardware)
+        return _chosen(kernel, extents, width, sort.count or 1, slots, hardware)
     return _merged(kernel, columns, width, slots, hardware)
 
 
@@ -72,21 +72,21 @@ def generic_sort(
     held: KernelIR, streamed: KernelIR, extents: tuple[int, ...], hardware: Hardware
 ) -> tuple[KernelIR, SortSchedule]:
     """The kernel, resident or not, and how it runs, in few forms for all extents."""
-    select, columns, width = sort_of(held), extents[-1], row_width(held)
-    assert select is not None
-    slots = _slots(select.key.dtype.bits)
-    keep, reach = _power(select.count or columns), columns + width - 1
-    chosen = select.count is not None and _power(select.count) <= slots // 4
+    sort, columns, width = sort_of(held), extents[-1], row_width(held)
+    assert sort is not None
+    slots = _slots(sort.key.dtype.bits)
+    keep, reach = _power(sort.count or columns), columns + width - 1
+    chosen = sort.count is not None and _power(sort.count) <= slots // 4
     for size in (*SHORTER, ROUNDS_COLUMNS if chosen else slots):
-        if reach <= size and keep <= size and select.count is not None and select.count <= ROUNDS:
-            schedule = _rounds(held, 0, size, width, select.count, hardware)
+        if reach <= size and keep <= size and sort.count is not None and sort.count <= ROUNDS:
+            schedule = _rounds(held, 0, size, width, sort.count, hardware)
             return held, replace(schedule, reason=schedule.reason.replace("of 0 columns", f"of {columns} columns"))
         if reach <= size and keep <= size:
             return held, _sorted(held, columns, size, width, hardware)
     if chosen:
         crowd = prod(extents[: held.row_axes]) * WARP >= hardware.multiprocessors * BUSY
         like = (MANY if crowd else hardware.multiprocessors, *(1,) * (held.row_axes - 1), MANY)
-        schedule = _chosen(streamed, like, width, select.count or 1, slots, hardware)
+        schedule = _chosen(streamed, like, width, sort.count or 1, slots, hardware)
         return streamed, replace(schedule, reason=schedule.reason.replace(f"{MANY} columns", f"{columns} columns"))
     return streamed, _merged(streamed, columns, width, slots, hardware)
 
@@ -115,7 +115,7 @@ def _with_registers(kernel: KernelIR, hardware: Hardware, reason: str, schedule:
 
 
 def _lifted(kernel: KernelIR) -> list[Value]:
-    return [phase.select.key for phase in kernel.phases if phase.select]
+    return [phase.sort.key for phase in kernel.phases if phase.sort]
 
 
 def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, count: int, hardware: Hardware) -> SortSchedule:
@@ -163,9 +163,9 @@ def _chosen(
 
 def _merged(kernel: KernelIR, columns: int, width: int, slots: int, hardware: Hardware) -> SortSchedule:
     threads = min(BLOCK, slots // max(TILE, width))
-    select = sort_of(kernel)
-    held = select is not None and select.count is not None and select.count <= slots
-    each = -(-select.count // threads) if held and select is not None and select.count is not None else 0
+    sort = sort_of(kernel)
+    held = sort is not None and sort.count is not None and sort.count <= slots
+    each = -(-sort.count // threads) if held and sort is not None and sort.count is not None else 0
     reason = f"{columns} columns are sorted in runs of {slots}, which {threads} threads merge in global memory"
     rank = SortMethod("merge", each, slots)
     vectors = slots // (threads * width)

@@ -89,8 +89,8 @@ class Fragment(FragmentLayout):
             held = e.cast(value, kind, want)
             return lambda k: held
         if len(kind) == ROWS:
-            one, other = (e.cast(v, kind.dtype, want) for v in e.unpack(value, ROWS))
-            return lambda k: b.select(b.icmp_unsigned("!=", b.and_(k, I32(2)), I32(0)), other, one)
+            upper, lower = (e.cast(v, kind.dtype, want) for v in e.unpack(value, ROWS))
+            return lambda k: b.select(b.icmp_unsigned("!=", b.and_(k, I32(2)), I32(0)), lower, upper)
         first = e.unpack(value, len(kind))[0]
 
         def place(k):
@@ -143,7 +143,7 @@ class Fragment(FragmentLayout):
                 states = []
                 for row in range(ROWS):
                     own = [k for k in range(self.count) if k // 2 % 2 == row]
-                    states.append(_chained(e, rule_of, [[one[k] for one in lists] for k in own]))
+                    states.append(_chained(e, rule_of, [[elements[k] for elements in lists] for k in own]))
                 return _packed(e, rule_of, states)
 
             return result, emit

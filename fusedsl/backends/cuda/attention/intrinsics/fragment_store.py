@@ -21,11 +21,11 @@ def store_row_values(name: str) -> Callable:
         def emit(e, places, held, numbers, end):
             b = e.builder
             end = e.cast(end, limit, rows.dtype)
-            mine = b.icmp_unsigned("==", b.and_(e.special_register("tid.x"), I32(3)), I32(0))
+            writes = b.icmp_unsigned("==", b.and_(e.special_register("tid.x"), I32(3)), I32(0))
             for place, value, number in zip(e.unpack(places, ROWS), e.unpack(held, ROWS), e.unpack(numbers, ROWS)):
                 (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, values.dtype)])
-                there = b.and_(mine, b.icmp_signed("<", number, end))
-                store_vector(e, kind, 1, place, [element], ValidElements(b.zext(there, I32)))
+                in_bounds = b.and_(writes, b.icmp_signed("<", number, end))
+                store_vector(e, kind, 1, place, [element], ValidElements(b.zext(in_bounds, I32)))
 
         return types.void, emit
 

@@ -60,10 +60,10 @@ def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
         for step in range(width // STEP):
             panel, further = divmod(step * STEP, PANEL)
             a, c = (b.xor(x, I32(2 * further)) for x in (left, right))
-            mine = matrices(e, b.add(a, I32(panel * rows * SWIZZLE_BYTES)), False)
+            fragment = matrices(e, b.add(a, I32(panel * rows * SWIZZLE_BYTES)), False)
             for k in range(columns // 16):
                 at = b.add(c, I32((panel * columns + 16 * k) * SWIZZLE_BYTES))
-                _accumulate_columns(e, kind, sums, k, mine, matrices(e, at, False))
+                _accumulate_columns(e, kind, sums, k, fragment, matrices(e, at, False))
         return e.pack(result, sums)
 
     return emit
@@ -77,14 +77,14 @@ def mma_pv(kind: str, columns: int, width: int) -> Callable:
     @emitted(result)
     def emit(e, so_far, pairs, tile, *, kinds):
         b, lane = e.builder, _lane(e)
-        sums, mine = e.unpack(so_far, width // 2), e.unpack(pairs, columns // 4)
+        sums, fragments = e.unpack(so_far, width // 2), e.unpack(pairs, columns // 4)
         line = b.and_(lane, I32(15))
         right = b.add(start_of(e, e.cast(tile, kinds[2], i32), line), swizzled(e, line, b.lshr(lane, I32(4))))
         places = [b.xor(right, I32(32 * k)) for k in range(min(4, width // 16))]
         for step in range(columns // STEP):
             for k in range(width // 16):
                 at = b.add(places[k % 4], I32((k // 4 * columns + step * STEP) * SWIZZLE_BYTES))
-                _accumulate_columns(e, kind, sums, k, mine[4 * step : 4 * step + 4], matrices(e, at, True))
+                _accumulate_columns(e, kind, sums, k, fragments[4 * step : 4 * step + 4], matrices(e, at, True))
         return e.pack(result, sums)
 
     return emit
@@ -134,15 +134,15 @@ def fma_qk(name: str, rows: int, columns: int) -> Callable:
             lines = [b.add(b.shl(t, I32(1)), I32(p)) for p in (0, 1)]
             rights = [b.add(start_of(e, right, line), swizzled(e, line, half)) for line in lines]
             for c in range(CHUNKS // 2):
-                mine = b.xor(left, I32(COPY_BYTES * c))
-                x = [_chunk(e, kind, b.add(mine, I32(8 * SWIZZLE_BYTES * r))) for r in range(ROWS)]
-                theirs = [b.xor(place, I32(COPY_BYTES * c)) for place in rights]
+                q_at = b.xor(left, I32(COPY_BYTES * c))
+                x = [_chunk(e, kind, b.add(q_at, I32(8 * SWIZZLE_BYTES * r))) for r in range(ROWS)]
+                k_at = [b.xor(place, I32(COPY_BYTES * c)) for place in rights]
                 for k in range(columns // 4):
-                    y = _chunk(e, kind, b.add(theirs[k % 2], I32(8 * SWIZZLE_BYTES * (k // 2))))
+                    y = _chunk(e, kind, b.add(k_at[k % 2], I32(8 * SWIZZLE_BYTES * (k // 2))))
                     for r in range(ROWS):
                         at = 4 * (k // 2) + 2 * r + k % 2
-                        for one, other in zip(x[r], y):
-                            sums[at] = _fma(e, kind, one, other, sums[at])
+                        for q_value, k_value in zip(x[r], y):
+                            sums[at] = _fma(e, kind, q_value, k_value, sums[at])
             return e.pack(result, sums)
 
         return result, emit
@@ -195,8 +195,8 @@ def fma_pv(name: str, rows: int, columns: int, width: int) -> Callable:
             weights, right, step = (e.cast(v, k, i32) for v, k in zip(values, kinds))
             row, t = _own_row(e)
             weights = b.add(weights, b.mul(b.lshr(step, I32(3)), I32(rows * SWIZZLE_BYTES)))
-            mine = b.add(start_of(e, weights, row), swizzled(e, row, b.and_(step, I32(CHUNKS - 1))))
-            x = [_chunk(e, kind, b.add(mine, I32(8 * SWIZZLE_BYTES * r))) for r in range(ROWS)]
+            p_at = b.add(start_of(e, weights, row), swizzled(e, row, b.and_(step, I32(CHUNKS - 1))))
+            x = [_chunk(e, kind, b.add(p_at, I32(8 * SWIZZLE_BYTES * r))) for r in range(ROWS)]
             for i in range(each):
                 line = b.add(b.mul(step, I32(each)), I32(i))
                 start, first = start_of(e, right, line), _pair_place(e, kind, line, t, 0)[0]

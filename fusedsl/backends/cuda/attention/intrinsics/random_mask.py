@@ -121,7 +121,7 @@ class _Draw:
                 (condition,) = self.body.emit(e, [number, *(of(element) for of in self.others)])
                 bits = b.or_(bits, b.shl(b.zext(condition, I32), I32(n)))
             bits = b.shl(bits, b.and_(k, I32(WORD - 1)))
-            mine = [b.icmp_unsigned("==", b.lshr(k, I32(5)), I32(n)) for n in range(len(words))]
-            words = [b.or_(word, b.select(own, bits, I32(0))) for word, own in zip(words, mine)]
+            in_word = [b.icmp_unsigned("==", b.lshr(k, I32(5)), I32(n)) for n in range(len(words))]
+            words = [b.or_(word, b.select(own, bits, I32(0))) for word, own in zip(words, in_word)]
             following += [b.add(k, I32(step)), *words]
         return state[1:]

@@ -118,12 +118,12 @@ def store_rows(lines: int, size: int) -> Callable:
 
 
 def _packed_line(
-    e: Emitter, number: ir.Value, at: ir.Value, step: ir.Value, further: ir.Value, several: ir.Value
+    e: Emitter, number: ir.Value, at: ir.Value, step: ir.Value, further: ir.Value, lines: ir.Value
 ) -> ir.Value:
     """The address of a row whose group has `lines` rows `step` apart; groups are `further` apart."""
     b = e.builder
-    above = b.zext(b.udiv(b.trunc(number, I32), b.trunc(several, I32)), I64)
-    return b.add(b.add(at, b.mul(above, further)), b.mul(b.sub(number, b.mul(above, several)), step))
+    above = b.zext(b.udiv(b.trunc(number, I32), b.trunc(lines, I32)), I64)
+    return b.add(b.add(at, b.mul(above, further)), b.mul(b.sub(number, b.mul(above, lines)), step))
 
 
 def _copy(e: Emitter, to: ir.Value, source: ir.Value, skipped: int, there: ir.Value, need: ir.Value | None) -> None:

@@ -80,8 +80,8 @@ class WarpRow:
         @emitted(kind)
         def emit(e, x, y, *, kinds):
             b, total = e.builder, ir.Constant(element_type(dtype(name)), 0.0)
-            for one, other in zip(e.unpack(x, self.count), e.unpack(y, self.count)):
-                factors = [e.cast(one, kinds[0].dtype, kind), e.cast(other, kinds[1].dtype, kind)]
+            for left, right in zip(e.unpack(x, self.count), e.unpack(y, self.count)):
+                factors = [e.cast(left, kinds[0].dtype, kind), e.cast(right, kinds[1].dtype, kind)]
                 total = e.call(total.type, f"llvm.fma.f{kind.bitwidth}", [*factors, total])
             for power in range(WARP.bit_length() - 1):
                 total = b.fadd(total, shuffle(e, "bfly", total, 1 << power))
@@ -109,8 +109,8 @@ def row_of(values, number):
 
     def emit(e, held, row):
         b, row = e.builder, e.cast(row, number, types.int32)
-        one, other = e.unpack(held, ROWS)
-        value = b.select(b.icmp_signed("<", row, I32(8)), one, other)
+        upper, lower = e.unpack(held, ROWS)
+        value = b.select(b.icmp_signed("<", row, I32(8)), upper, lower)
         return shuffle(e, "idx", value, b.shl(b.and_(row, I32(7)), I32(2)))
 
     return values.dtype, emit
