@@ -3,8 +3,9 @@
     python benchmarks/random_expressions.py --expressions 30000 --json benchmarks/results/random_cpu.json
     python benchmarks/random_expressions.py --target cuda --expressions 5000 --processes 8
 
-The programs are those of tests/draw.py and, as many as `--products` says, of tests/draw_products.py, the laws that each
-has to keep those of tests/laws.py. Counts are also told by kind. A run writes what it has as it goes; the same command
+The programs are those of tests/draw.py and, as many as `--products` says, of tests/draw_products.py; with
+`--kind matmul` single products of tests/draw_matmul.py, on a card half of them of large extents. The laws that each has
+to keep are those of tests/laws.py. Counts are also told by kind. A run writes what it has as it goes; the same command
 later goes on from there. `--target ahead` compiles the kernels of `cuda` into the cache,
 without a GPU; `--target emulated` runs them on tests/ptx.
 """
@@ -30,7 +31,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests"), str(ROOT)]
 
 CHUNK = 2  # programs that a process is given at once
 TASKS = 20  # chunks of a process, which keeps all that it compiles
-KINDS = ("any", "products")
+KINDS = ("any", "products", "matmul")
 RESULTS = {"any": 7.15, "products": 4.3}  # of a program, on average
 COUNTED = ("programs", "expressions", "elements", "judged", "seconds")
 
@@ -42,7 +43,7 @@ def main() -> int:
     end = time.monotonic() + given.seconds
     while found["expressions"] < given.expressions and time.monotonic() < end:
         with multiprocessing.Pool(given.processes, maxtasksperchild=TASKS) as pool:
-            work = partial(chunk, given.target, given.products)
+            work = partial(chunk, given.target, given.products, given.kind)
             run(given, found, pool.imap(work, starts(found["seeds"], given.processes)), end)
     print(json.dumps({k: v for k, v in found.items() if k not in ("machine", "versions")}, indent=1))
     return int(bool(found["differed"]))
@@ -64,6 +65,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--expressions", type=int, default=500)
     parser.add_argument("--target", choices=("cpu", "cuda", "emulated", "ahead"), default="cpu")
     parser.add_argument("--products", type=float, default=1 / 3, help="the share of expressions of several products")
+    parser.add_argument("--kind", choices=KINDS, help="this kind alone")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1e9, help="when to stop, at the latest")
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
@@ -89,12 +91,12 @@ def starts(seeds: list[int], processes: int) -> Iterator[int]:
     return iter(range(seeds[1], seeds[1] + 200 * processes * CHUNK, CHUNK))
 
 
-def chunk(target: str, products: float, first: int) -> dict[str, Any]:
+def chunk(target: str, products: float, alone: str | None, first: int) -> dict[str, Any]:
     """The programs of a few seeds."""
     np.seterr(all="ignore")
     told: dict[str, Any] = {"last": first + CHUNK, "worst_share": 0.0, "differed": [], "kinds": {}}
     for seed in range(first, first + CHUNK):
-        kind = kind_of(seed, products)
+        kind = alone or kind_of(seed, products)
         sums = told["kinds"].setdefault(kind, dict.fromkeys((*COUNTED, "differed"), 0))
         start = time.perf_counter()
         try:
@@ -120,10 +122,13 @@ def kind_of(seed: int, products: float) -> str:
 def one(target: str, kind: str, seed: int) -> tuple[int, Any]:
     """How many expressions the program of a seed has, and what was compared; raises where a law is broken."""
     from draw import draw
+    from draw_matmul import draw_matmul
     from draw_products import draw_products
     from laws import Case
 
-    program = draw(seed) if kind == "any" else draw_products(seed)
+    large = target in ("cuda", "ahead") and seed % 2 == 1
+    makers = {"any": draw, "products": draw_products, "matmul": lambda seed: draw_matmul(seed, large)}
+    program = makers[kind](seed)
     return len(program.results), held(target, Case(program))
 
 

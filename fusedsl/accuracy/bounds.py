@@ -56,7 +56,7 @@ def of_node(
     if n.op in ALONG_AXES:
         return ALONG_AXES[n.op](n, *args[0], arguments, extents)
     if n.op == "contract":
-        return contraction(n, args, arguments, extents)
+        return contraction(n, args, arguments, extents, roundings or {})
     values = [v for v, _ in args]
     if n.op == "cast" or (n.op == "convert" and n.type.dtype.kind == "f"):
         return stored(*args[0], n.type.dtype if n.op == "cast" else n.type.dtype.compute)

@@ -1,4 +1,17 @@
-"""Error bounds of matrix products."""
+"""Error bounds of matrix products.
+
+A sum of K products in any order rounds at most K times what any of them is part of. Each rounding is half an ulp of a
+partial sum, which is no more than the sum of magnitudes (Higham 2002, 3.1).
+
+Tensor cores add a step of products to the accumulator at once: 8 on sm_80, 16 on sm_90. They align all to the largest,
+cut off what lies 24 (sm_90: 25) bits below it, and cut the sum to float32 (Fasi, Higham, Mikaitis and Pranesh 2021,
+Numerical behavior of NVIDIA tensor cores). A step of b products loses less than (b + 1) 2^-24 + 2^-23 of the sum of
+magnitudes, which is 11/8 of half an ulp a product. Two halves of an ulp a product hold for both.
+
+TF32 has 10 bits behind the leading one: a factor loses less than 2^-10 of itself, rounded or cut off. Three products of
+parts (3xtf32) lose less than 2^-20 of a product, and on sm_90 three times 13/16 of half an ulp for it: less than twice
+float32's own bound.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +26,24 @@ from ..ir.interp import RULES, sums_of_products
 from ..ir.ops import OPS
 from ..ir.types import FLOAT32
 from .ball import EPS, HALF_ULP, LARGEST, TINY, Ball
+from .elementwise import Roundings
 
-SERIAL = 256  # products that are added sequentially at most; blocks are added pairwise
+AROUND = 8  # roundings of what follows the sum: of its blocks, of factors that leave it
 WITH_AXES = ("reduce", "scan", "sorted", "contract")
 
 
-def contraction(n: Node, args: list[Ball], arguments: Sequence, extents: Mapping[Symbol, int]) -> Ball:
-    """Bound of sums of products: a few hundred sequential additions, then those of blocks."""
+TF32: dict[str, Roundings] = {
+    "tf32": {"contract": lambda values, most: 2.0**-9 * (1 + 2.0**-10) * most},
+    "3xtf32": {"contract": lambda values, most: values[0]},
+}
+"""By the option `matmul`: what sums of products of float32 lose more, given the bound of float32's own roundings, and
+the sums of magnitudes."""
+
+
+def contraction(
+    n: Node, args: list[Ball], arguments: Sequence, extents: Mapping[Symbol, int], roundings: Roundings
+) -> Ball:
+    """Bound of sums of products in any order."""
     (x, ex), (y, ey) = (_rounded_factor(a, *ball) for a, ball in zip(n.args, args))
     unknown = _reads_any(n, x, y, np.isinf(ex), np.isinf(ey))
     if n.type.dtype.kind != "f":
@@ -30,9 +54,11 @@ def contraction(n: Node, args: list[Ball], arguments: Sequence, extents: Mapping
     size, most = sums_of_products(n.attr, a, b), sums_of_products(n.attr, a + ea, b + eb)
     letters = Subscripts.parse(n.attr)
     count = max(1, int(np.prod([x.shape[letters.left.index(c)] for c in letters.summed])))
-    serial = min(count, SERIAL) + count // SERIAL + 8
     subnormal = np.where(size > 0, count * TINY[compute.name], 0.0)  # products, each rounded or not
-    bound = most - size + 2 * serial * EPS[compute.name] * size + subnormal
+    rounded = 2 * (count + AROUND) * EPS[compute.name] * size + subnormal
+    if "contract" in roundings and n.type.dtype is FLOAT32:
+        rounded = rounded + roundings["contract"]([rounded], most)
+    bound = most - size + rounded
     unsure = (
         unknown | (most > LARGEST[compute.name]) | _multiplies_nonfinite(n, x, y) | _multiplies_nonfinite(n, y, x, 1)
     )

@@ -13,6 +13,7 @@ from ..accuracy.bounds import evaluate_nodes
 from ..accuracy.fastmath import FASTMATH
 from ..accuracy.indices import require_indices_in_range
 from ..accuracy.judge import judge
+from ..accuracy.products import TF32
 from ..errors import FusedslError
 from ..ir.graph import Graph
 from ..ir.interp import footprint
@@ -31,7 +32,8 @@ def exact(graph: Graph, arguments: Sequence, options: Options) -> list[Ball]:
     Raises the ShapeError of an index out of range that a result depends on.
     """
     require(2 * footprint(graph, arguments), "what the interpreter computes, step by step, and how far it may be off")
-    balls = evaluate_nodes(graph, arguments, FASTMATH if options.fastmath else None)
+    roundings = {**(FASTMATH if options.fastmath else {}), **TF32.get(options.matmul, {})}
+    balls = evaluate_nodes(graph, arguments, roundings)
     require_indices_in_range(graph, arguments)
     with np.errstate(all="ignore"):
         return [stored(*balls[r], r.type.dtype) for r in graph.results]
