@@ -26,6 +26,8 @@ from .elementwise.schedule import ElementwiseSchedule
 from .elementwise.transpose_emit import emit_transpose
 from .elementwise.transpose_schedule import TransposeSchedule
 from .matmul.emit import emit_matmul
+from .matmul.mma_emit import emit_mma_matmul
+from .matmul.mma_schedule import MmaMatmulSchedule
 from .matmul.schedule import MatmulSchedule
 from .rows.cooperative import CooperativeSchedule
 from .rows.emit import emit_rows
@@ -50,6 +52,7 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     **dict.fromkeys((ColumnSchedule, LoopedColumnSchedule), emit_columns),
     MixedReductionSchedule: emit_rows_and_columns,
     MatmulSchedule: emit_matmul,
+    MmaMatmulSchedule: emit_mma_matmul,
     Sm90AttentionSchedule: emit_sm90,
     MmaAttentionSchedule: emit_mma,
 }

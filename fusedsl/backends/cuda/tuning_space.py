@@ -12,6 +12,7 @@ from ...kernel_ir.register_pressure import Tiling, predicted_registers, required
 from .columns.schedule import LoopedColumnSchedule
 from .elementwise.schedule import ElementwiseSchedule
 from .elementwise.transpose_schedule import TransposeSchedule
+from .matmul.mma_schedule import MmaMatmulSchedule
 from .matmul.schedule import MatmulSchedule
 from .rows.cooperative import CooperativeSchedule
 from .rows.persistent_cluster import PersistentClusterSchedule
@@ -44,7 +45,7 @@ def tuning_space(schedule: Any, kernel: KernelIR, hardware: Hardware) -> tuple[A
             near = _of_row(schedule, kernel, hardware)
         case LoopedRowSchedule() | SmemRowSchedule() if not has_scans(kernel):
             near = _of_loop(schedule, kernel, hardware)
-        case TransposeSchedule() | MatmulSchedule() | MixedReductionSchedule():
+        case TransposeSchedule() | MatmulSchedule() | MmaMatmulSchedule() | MixedReductionSchedule():
             near = iter(())
         case _:
             near = _bounds(schedule, schedule.block_threads, hardware)

@@ -1,6 +1,6 @@
 """Products of matrices: schedule, emitter, intrinsics."""
 
-from ..emit.intrinsic import File
+from ..emit.intrinsic import File, Method, Named
 
 _FILE = File("matmul.intrinsics")
 k_slice_coordinates = _FILE.maker("k_slice_coordinates", "along", "")
@@ -11,3 +11,44 @@ add_accumulators = _FILE.maker("add_accumulators", "name", "a, b")
 multiply_k_slices = _FILE.maker("multiply_k_slices", "name", "left, right, sums")
 scatter = _FILE.maker("scatter", "tile, name", "addresses, values, wanted")
 udiv64 = _FILE.function("udiv64", "number, divisor")
+
+
+class OperandTileIntrinsics(Named):
+    """Intrinsics of an operand's tile in shared memory."""
+
+    own_lanes, own_step = Method("", ""), Method("", "")
+    copy_async = Method("", "to, addresses, room, step_bytes, left")
+
+
+_FILE = File("matmul.operand_tile")
+OperandTile = _FILE.type(
+    "OperandTile", "dtype, lanes, depth, major, piece, threads, layout, pad=4", OperandTileIntrinsics
+)
+
+
+class FmaTileIntrinsics(Named):
+    """Intrinsics of a block's sums on CUDA cores."""
+
+    zeros = Method("", "")
+    multiply = Method("left_pitch, right_pitch", "left, right, sums")
+    add_sums = Method("", "to, sums, is_first")
+
+
+FmaTile = File("matmul.fma_tile").type("FmaTile", "dtype, rows, columns, depth, warps, lanes", FmaTileIntrinsics)
+
+
+class RowVectorIntrinsics(Named):
+    """Intrinsics of the vectors in which a tile is finished."""
+
+    first_row, first_column = Method("", ""), Method("", "")
+    rows_from = Method("", "row")
+    load = Method("name, letter='1'", "addresses, wanted, left, step=None")
+    store = Method("name, letter='1'", "addresses, values, wanted, left, step=None")
+    spread_rows = Method("name", "values")
+    column_positions = Method("name", "first")
+    read_sums = Method("name, pitch", "tile, row")
+
+
+RowVectors = File("matmul.row_vectors").type(
+    "RowVectors", "columns, width, vectors, threads, partial=True", RowVectorIntrinsics
+)

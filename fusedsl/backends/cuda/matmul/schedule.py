@@ -11,6 +11,7 @@ from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from ....kernel_ir.phase import Body
 from ..schedule_base import Extents, Schedule
+from .mma_schedule import schedule_mma
 
 EDGE, DEPTH, THREADS = 64, 16, 256  # rows and columns of a block, steps of its strips, threads
 PADDED = EDGE + 4  # elements between a step and the next in shared memory: 16 bytes apart, and few banks meet
@@ -45,8 +46,14 @@ def unique_factors(found: MatmulAxes) -> list[tuple[str, Body]]:
     return list(dict.fromkeys((side, body) for pair in found.factors for side, body in zip(("row", "column"), pair)))
 
 
-def schedule_matmul(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> MatmulSchedule | None:
-    """How a kernel that sums products runs; None where it is better run row by row, or does not fit."""
+def schedule_matmul(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Schedule | None:
+    """How a kernel that sums products runs, the first way that fits; None where it is better run row by row."""
+    found = (scheduler(kernel, extents, hardware) for scheduler in SCHEDULERS)
+    return next((schedule for schedule in found if schedule is not None), None)
+
+
+def schedule_smem_tiles(kernel: KernelIR, extents: Extents, hardware: Hardware) -> MatmulSchedule | None:
+    """The schedule by K-slices of computed factors in shared memory, on CUDA cores; None where it does not fit."""
     found = matmul_axes(kernel)
     if found is None or not kernel.resident or kernel.is_subkernel or not worth_tiling(kernel, found, extents):
         return None
@@ -62,6 +69,9 @@ def schedule_matmul(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
         "in shared memory; a thread sums 4 × 4 elements"
     )
     return MatmulSchedule(along, blocks, THREADS, reason, registers)
+
+
+SCHEDULERS = (schedule_mma, schedule_smem_tiles)
 
 
 def _tiles(found: MatmulAxes, extents: Extents) -> int:

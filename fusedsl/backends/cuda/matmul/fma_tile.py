@@ -1,0 +1,123 @@
+"""Products on CUDA cores: a thread's fused multiply-adds over a K-slice, from padded operand tiles.
+
+Of a warp's lanes, bit 0 is the lowest of the row and bit 1 of the column: threads that read the same 16 bytes are
+neighbours, so that a warp's load of an operand takes two wavefronts, not four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....ir.types import DType, dtype
+from ..compiler.numba_backend import F32, F64, I32, Emitter, emitted, intrinsic, ir, numba_type, types
+from ..tile.memory import element_type, ld_shared, st_shared
+from .tile_shapes import COPY_BYTES, FmaTileShape
+
+GROUP = 4  # neighbouring rows and columns of a thread
+i32 = types.int32
+
+
+@dataclass(frozen=True)
+class FmaTile(FmaTileShape):
+    """The sums of a block; a thread's are ordered row by row."""
+
+    @property
+    def kind(self) -> DType:
+        return dtype(self.dtype)
+
+    def _types(self) -> types.UniTuple:
+        return types.UniTuple(numba_type(self.dtype), self.count)
+
+    def _place(self, e: Emitter) -> tuple[ir.Value, ir.Value]:
+        """The first row and column of a thread."""
+        b, thread = e.builder, e.special_register("tid.x")
+        lane, warp = b.and_(thread, I32(31)), b.lshr(thread, I32(5))
+        row_bits, column_bits = (n.bit_length() - 1 for n in self.lanes)
+        row, column = b.and_(lane, I32(1)), b.and_(b.lshr(lane, I32(1)), I32((1 << column_bits) - 1))
+        row = b.or_(row, b.shl(b.lshr(lane, I32(1 + column_bits)), I32(1))) if row_bits > 1 else row
+        warp_row, warp_column = b.urem(warp, I32(self.warps[0])), b.udiv(warp, I32(self.warps[0]))
+        row = b.add(b.mul(warp_row, I32(self.rows // self.warps[0])), b.mul(row, I32(GROUP)))
+        column = b.add(b.mul(warp_column, I32(self.columns // self.warps[1])), b.mul(column, I32(GROUP)))
+        return row, column
+
+    def _offsets(self, side: int) -> list[int]:
+        """The distance of a thread's rows (side 0) or columns (1) from its first."""
+        count = (self.thread_rows, self.thread_columns)[side]
+        return [k // GROUP * GROUP * self.lanes[side] + k % GROUP for k in range(count)]
+
+    def zeros(self) -> Callable:
+        """`zeros()`: sums of 0."""
+        zero = element_type(self.kind)(0)
+        return intrinsic(0)(lambda: (self._types(), lambda e: e.pack(self._types(), [zero] * self.count)))
+
+    def multiply(self, left_pitch: int, right_pitch: int) -> Callable:
+        """`multiply(left, right, sums)`: adds the products of a K-slice of two padded tiles to the sums, step by step.
+
+        The tiles have so many elements between steps.
+        """
+
+        @emitted(self._types(), 3)
+        def emit(e, left, right, so_far, *, kinds):
+            b, size, sums = e.builder, self.kind.itemsize, e.unpack(so_far, self.count)
+            row, column = self._place(e)
+            left = b.add(e.cast(left, kinds[0], i32), b.mul(row, I32(size)))
+            right = b.add(e.cast(right, kinds[1], i32), b.mul(column, I32(size)))
+
+            def fragments(step: int) -> tuple[list[ir.Value], list[ir.Value]]:
+                return self._read(e, left, step * left_pitch, 0), self._read(e, right, step * right_pitch, 1)
+
+            ahead = fragments(0)
+            for step in range(self.depth):
+                x, y = ahead
+                ahead = fragments(step + 1) if step + 1 < self.depth else ahead
+                for i in range(self.thread_rows):
+                    for j in range(self.thread_columns)[:: 1 if i % 2 == 0 else -1]:
+                        k = i * self.thread_columns + j
+                        sums[k] = _fma(e, self.kind, x[i], y[j], sums[k])
+            return e.pack(self._types(), sums)
+
+        return emit
+
+    def _read(self, e: Emitter, at: ir.Value, skipped: int, side: int) -> list[ir.Value]:
+        """A thread's elements of one step."""
+        size, width = self.kind.itemsize, COPY_BYTES // self.kind.itemsize
+        elements: list[ir.Value] = []
+        for k in range(0, len(self._offsets(side)), width):
+            place = e.builder.add(at, I32((skipped + self._offsets(side)[k]) * size))
+            elements += ld_shared(e, self.kind, width, place)
+        return elements
+
+    def add_sums(self) -> Callable:
+        """`add_sums(to, sums, is_first)`: adds a thread's sums to those in shared memory; the first ones are stored."""
+
+        @emitted(types.void)
+        def emit(e, to, held, is_first, *, kinds):
+            b, sums, first = e.builder, e.unpack(held, self.count), e.cast(is_first, kinds[2], types.boolean)
+            places = self._sum_places(e, e.cast(to, kinds[0], i32))
+            with b.if_else(first) as (then, otherwise):
+                with then:
+                    for place, own in places:
+                        st_shared(e, self.kind, len(own), place, [sums[k] for k in own])
+                with otherwise:
+                    for place, own in places:
+                        before = ld_shared(e, self.kind, len(own), place)
+                        st_shared(e, self.kind, len(own), place, [b.fadd(x, sums[k]) for x, k in zip(before, own)])
+
+        return emit
+
+    def _sum_places(self, e: Emitter, to: ir.Value) -> list[tuple[ir.Value, list[int]]]:
+        """The address of each 16 bytes of a thread's sums in shared memory, and which they are."""
+        b, size, width = e.builder, self.kind.itemsize, COPY_BYTES // self.kind.itemsize
+        row, column = self._place(e)
+        start = b.add(to, b.mul(b.add(b.mul(row, I32(self.pitch)), column), I32(size)))
+        places = []
+        for i, further in enumerate(self._offsets(0)):
+            for j in range(0, self.thread_columns, width):
+                place = b.add(start, I32((further * self.pitch + self._offsets(1)[j]) * size))
+                places.append((place, [i * self.thread_columns + j + n for n in range(width)]))
+        return places
+
+
+def _fma(e: Emitter, kind: DType, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    return e.call(F64 if kind.bits == 64 else F32, f"llvm.fma.f{kind.bits}", [x, y, z])

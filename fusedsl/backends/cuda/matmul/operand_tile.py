@@ -1,0 +1,118 @@
+"""Operand tiles of products in shared memory: cp.async of a thread's pieces, padded or swizzled lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..compiler.numba_backend import I32, I64, VOID, Emitter, emitted, ir, types
+from .tile_shapes import COPY_BYTES, SWIZZLE_BYTES, OperandTileShape
+
+CHUNKS = SWIZZLE_BYTES // COPY_BYTES
+i32, i64 = types.int32, types.int64
+
+
+class OperandTile(OperandTileShape):
+    """Copies of an operand tile; addresses in shared memory are int32."""
+
+    def _own(self, e: Emitter) -> tuple[ir.Value, ir.Value]:
+        """(lane, step) of a thread's first piece."""
+        b, thread = e.builder, e.special_register("tid.x")
+        line, piece = b.udiv(thread, I32(self.across)), b.urem(thread, I32(self.across))
+        along = b.mul(piece, I32(self.piece))
+        return (along, line) if self.major == "mn" else (line, along)
+
+    def own_lanes(self) -> Callable:
+        """`own_lanes()`: the first lane of each of a thread's pieces at different lanes."""
+        result = types.UniTuple(i64, self.lane_pieces)
+
+        @emitted(result)
+        def emit(e):
+            b, (lane, _) = e.builder, self._own(e)
+            return e.pack(
+                result, [b.zext(b.add(lane, I32(k * self.lane_stride)), I64) for k in range(self.lane_pieces)]
+            )
+
+        return emit
+
+    def own_step(self) -> Callable:
+        """`own_step()`: the first step of a thread's pieces."""
+        return emitted(i64)(lambda e: e.builder.zext(self._own(e)[1], I64))
+
+    def copy_async(self) -> Callable:
+        """`copy(to, addresses, room, step_bytes, left)`: start to copy a thread's pieces of one K-slice.
+
+        `addresses` are those of its pieces at its first step, `room` the lanes that exist from each of them on,
+        `step_bytes` the distance of steps, `left` the steps that exist from the slice's first on. What does not exist
+        becomes 0.
+        """
+
+        @emitted(types.void, 5)
+        def emit(e, *values, kinds):
+            b, (lane, step) = e.builder, self._own(e)
+            to, addresses, room, step_bytes, left = values
+            target, left = e.cast(to, kinds[0], i32), b.sub(e.cast(left, kinds[4], i32), step)
+            target = b.add(target, self.offset(e, lane, step))
+            pieces = zip(e.unpack(addresses, self.lane_pieces), e.unpack(room, self.lane_pieces))
+            for k, (address, lanes) in enumerate(pieces):
+                there = b.trunc(lanes, I32)
+                for n in range(self.step_pieces):
+                    further = b.mul(step_bytes, I64(n * self.step_stride)) if n else I64(0)
+                    steps = b.sub(left, I32(n * self.step_stride))
+                    at = self._further(e, target, k * self.lane_stride, n * self.step_stride)
+                    need = self._inside(e, lane, step, k, n)
+                    self._copy(e, at, b.add(address, further), self._valid(e, there, steps), need)
+
+        return emit
+
+    def _valid(self, e: Emitter, lanes: ir.Value, steps: ir.Value) -> ir.Value:
+        """The bytes of a piece that exist: its first lane does."""
+        b = e.builder
+        along, limit = (lanes, I32(self.piece)) if self.major == "mn" else (steps, I32(self.piece))
+        along = b.select(b.icmp_signed("<", along, limit), along, limit)
+        along = along if self.piece > 1 else I32(1)
+        return b.select(b.icmp_signed(">", steps, I32(0)), b.mul(along, I32(self.itemsize)), I32(0))
+
+    def _inside(self, e: Emitter, lane: ir.Value, step: ir.Value, k: int, n: int) -> ir.Value | None:
+        """Whether a piece is in the tile; None if that is known."""
+        number, own, end, each = (
+            (n, step, self.depth, self.step_stride) if self.major == "mn" else (k, lane, self.lanes, self.lane_stride)
+        )
+        if (number + 1) * each <= end:
+            return None
+        return e.builder.icmp_unsigned("<", own, I32(end - number * each))
+
+    def _copy(self, e: Emitter, to: ir.Value, source: ir.Value, bytes: ir.Value, need: ir.Value | None) -> None:
+        size = self.piece * self.itemsize
+        text = f"cp.async.{'cg' if size == COPY_BYTES else 'ca'}.shared.global [$0], [$1], {size}, $2;"
+        values = [to, source, bytes]
+        if need is not None:
+            text = f"{{ .reg .pred p; setp.ne.b32 p, $3, 0; @p {text} }}"
+            values.append(e.builder.zext(need, I32))
+        e.asm(VOID, text, ",".join(["r", "l", "r", "r"][: len(values)]) + ",~{memory}", values, effect=True)
+
+    # -- layouts
+
+    def offset(self, e: Emitter, lane: ir.Value, step: ir.Value) -> ir.Value:
+        """The offset of an element in the tile, in bytes."""
+        b, size = e.builder, self.itemsize
+        if self.layout == "padded":
+            return b.mul(b.add(b.mul(step, I32(self.pitch)), lane), I32(size))
+        line, along = (lane, step) if self.layout == "k" else (step, lane)
+        byte, lines = b.mul(along, I32(size)), self.lanes if self.layout == "k" else self.depth
+        panel = b.mul(b.lshr(byte, I32(7)), I32(lines * SWIZZLE_BYTES))
+        chunk = b.and_(b.lshr(byte, I32(4)), I32(CHUNKS - 1))
+        place = b.shl(b.xor(chunk, b.and_(line, I32(CHUNKS - 1))), I32(4))
+        within = b.and_(byte, I32(COPY_BYTES - 1))
+        return b.add(b.add(b.shl(line, I32(7)), panel), b.add(place, within))
+
+    def _further(self, e: Emitter, at: ir.Value, lanes: int, steps: int) -> ir.Value:
+        """The address so many lanes and steps beyond a thread's first piece."""
+        b = e.builder
+        if self.layout == "padded":
+            return b.add(at, I32((steps * self.pitch + lanes) * self.itemsize))
+        lines, along = (lanes, steps) if self.layout == "k" else (steps, lanes)
+        assert lines % CHUNKS == 0 and along * self.itemsize % SWIZZLE_BYTES == 0
+        panel = along * self.itemsize // SWIZZLE_BYTES
+        return b.add(
+            at, I32(lines * SWIZZLE_BYTES + panel * SWIZZLE_BYTES * (self.lanes if self.layout == "k" else self.depth))
+        )

@@ -1,0 +1,170 @@
+"""Rows of a block's finished tile: each thread has vectors of neighbouring columns, for wide loads and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....ir.types import DType, dtype
+from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, numba_type, types
+from ..tile.element import narrowed_value, pair, paired, stored_elements
+from ..tile.memory import ACCESS_BYTES, ValidElements, ld_shared, load_vector, store_vector, stored_type
+from .tile_shapes import RowVectorShape
+
+i32, i64 = types.int32, types.int64
+
+
+@dataclass(frozen=True)
+class RowVectors(RowVectorShape):
+    """A thread's vectors: `vectors` of the same `width` columns, in different rows."""
+
+    @property
+    def count(self) -> int:
+        """Elements of a thread."""
+        return self.width * self.vectors
+
+    def first_row(self) -> Callable:
+        """`first_row()`: the first row of a thread."""
+        return emitted(i32)(lambda e: e.builder.udiv(e.special_register("tid.x"), I32(self.across)))
+
+    def first_column(self) -> Callable:
+        """`first_column()`: the first column of a thread's vectors."""
+
+        @emitted(i64)
+        def emit(e):
+            b = e.builder
+            return b.zext(b.mul(b.urem(e.special_register("tid.x"), I32(self.across)), I32(self.width)), I64)
+
+        return emit
+
+    def rows_from(self) -> Callable:
+        """`rows(row)`: the rows of a thread's vectors."""
+        result = types.UniTuple(i64, self.vectors)
+
+        @emitted(result)
+        def emit(e, row, *, kinds):
+            first = e.cast(row, kinds[0], i64)
+            return e.pack(result, [e.builder.add(first, I64(k * self.row_stride)) for k in range(self.vectors)])
+
+        return emit
+
+    def load(self, name: str, letter: str = "1") -> Callable:
+        """`load(addresses, wanted, left[, step])`: elements of an operand, as they are stored; 0 out of bounds.
+
+        `addresses` are those of each vector's first element, `wanted` whether its row exists, `left` the columns that
+        exist from there on. `letter` is the stride of columns: "1", "s" for `step` bytes, "0" for one element a row.
+        """
+        kind = dtype(name)
+        result = stored_type(kind, self.count, self.width)
+
+        @emitted(result, 4 if letter == "s" else 3)
+        def emit(e, addresses, wanted, left, step=None, *, kinds):
+            elements: list[ir.Value] = []
+            for address, room in self._rooms(e, (addresses, wanted, left), kinds):
+                if letter == "1":
+                    elements += load_vector(e, kind, self.width, address, room)
+                elif letter == "0":
+                    elements += paired(e, kind, load_vector(e, kind, 1, address, self._single(e, room, 0)) * self.width)
+                else:
+                    places = self._apart(e, address, e.cast(step, kinds[3], i64))
+                    one = [load_vector(e, kind, 1, at, self._single(e, room, k))[0] for k, at in enumerate(places)]
+                    elements += paired(e, kind, one)
+            return e.pack(result, elements)
+
+        return emit
+
+    def store(self, name: str, letter: str = "1") -> Callable:
+        """`store(addresses, values, wanted, left[, step])`: the inverse of load."""
+        kind = dtype(name)
+
+        @emitted(types.void, 5 if letter == "s" else 4)
+        def emit(e, *given, kinds):
+            addresses, values, wanted, left, *step = given
+            elements = self._narrowed(e, kind, values, kinds[1])
+            rooms = self._rooms(e, (addresses, wanted, left), (kinds[0], *kinds[2:]))
+            for number, (address, room) in enumerate(rooms):
+                own = elements[number * self.width : (number + 1) * self.width]
+                if letter == "1":
+                    store_vector(e, kind, self.width, address, _stored(e, kind, own), room)
+                    continue
+                places = self._apart(e, address, e.cast(step[0], kinds[4], i64)) if letter == "s" else [address]
+                for k, (at, one) in enumerate(zip(places, stored_elements(e, kind, own))):
+                    store_vector(e, kind, 1, at, [one], self._single(e, room, k))
+
+        return emit
+
+    def _rooms(self, e: Emitter, given: tuple, kinds: tuple) -> list[tuple[ir.Value, ValidElements]]:
+        """(the address of each vector, its valid elements)."""
+        addresses, wanted, left = given
+        count = e.cast(left, kinds[2], i32)
+        pairs = zip(self._each(e, addresses, kinds[0]), self._each(e, wanted, kinds[1]))
+        select = e.builder.select
+        return [(at, ValidElements(select(flag, count, I32(0)), None, self.partial)) for at, flag in pairs]
+
+    def _each(self, e: Emitter, value: ir.Value, kind: types.Type) -> list[ir.Value]:
+        """A value for each vector."""
+        return e.unpack(value, self.vectors) if isinstance(kind, types.BaseTuple) else [value] * self.vectors
+
+    def _single(self, e: Emitter, room: ValidElements, k: int) -> ValidElements:
+        return ValidElements(e.builder.zext(room.has(e.builder, k), I32))
+
+    def _apart(self, e: Emitter, address: ir.Value, step: ir.Value) -> list[ir.Value]:
+        return [e.builder.add(address, e.builder.mul(step, I64(k))) for k in range(self.width)]
+
+    def _narrowed(self, e: Emitter, kind: DType, values: ir.Value, given: types.Type) -> list[ir.Value]:
+        """An element's value for each of a thread's elements, in the compute type of an array's elements."""
+        several = isinstance(given, types.BaseTuple)
+        elements = e.unpack(values, len(given)) if several else [values]
+        source = given.dtype if several else given
+        return [narrowed_value(e, kind, v, source) for v in elements * (self.count // len(elements))]
+
+    # -- values of rows, columns and sums
+
+    def spread_rows(self, name: str) -> Callable:
+        """`spread(values)`: the values of a thread's rows, by element."""
+        result = types.UniTuple(numba_type(name), self.count)
+
+        @emitted(result)
+        def emit(e, values, *, kinds):
+            rows = [e.cast(v, kinds[0].dtype, numba_type(name)) for v in e.unpack(values, self.vectors)]
+            return e.pack(result, [row for row in rows for _ in range(self.width)])
+
+        return emit
+
+    def column_positions(self, name: str) -> Callable:
+        """`positions(first)`: the indices of a vector's columns, by element."""
+        result = types.UniTuple(numba_type(name), self.count)
+
+        @emitted(result)
+        def emit(e, first, *, kinds):
+            columns = [e.builder.add(e.cast(first, kinds[0], i64), I64(k)) for k in range(self.width)]
+            return e.pack(result, [e.cast(c, i64, numba_type(name)) for c in columns] * self.vectors)
+
+        return emit
+
+    def read_sums(self, name: str, pitch: int) -> Callable:
+        """`read(tile, row)`: a thread's sums of a tile in shared memory with so many elements between rows."""
+        kind = dtype(name)
+        result = types.UniTuple(numba_type(name), self.count)
+
+        @emitted(result)
+        def emit(e, tile, row, *, kinds):
+            b, size = e.builder, kind.itemsize
+            column = b.mul(b.urem(e.special_register("tid.x"), I32(self.across)), I32(self.width))
+            place = b.add(b.mul(e.cast(row, kinds[1], i32), I32(pitch)), column)
+            start = b.add(e.cast(tile, kinds[0], i32), b.mul(place, I32(size)))
+            width, sums = min(self.width, ACCESS_BYTES // size), list[ir.Value]()
+            for vector in range(self.vectors):
+                for k in range(0, self.width, width):
+                    further = (vector * self.row_stride * pitch + k) * size
+                    sums += ld_shared(e, kind, width, b.add(start, I32(further)))
+            return e.pack(result, sums)
+
+        return emit
+
+
+def _stored(e: Emitter, kind: DType, values: list[ir.Value]) -> list[ir.Value]:
+    """A vector's values as `store_vector` takes them."""
+    if kind.kind == "f" and kind.bits == 16 and len(values) % 2 == 0:
+        return [pair(e, kind, *values[k : k + 2]) for k in range(0, len(values), 2)]
+    return stored_elements(e, kind, values)
