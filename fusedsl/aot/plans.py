@@ -53,6 +53,7 @@ class SavedPlans(Plans):
     """The plans of a file. They do not depend on earlier calls."""
 
     has_generic = False  # the file has no further binaries
+    uses_libraries = False  # products have the bits of the file's kernels
 
     def __init__(self, saved: SavedFile, source: ProgramSource, options: Options, program_key: str):
         super().__init__(source, saved.names, options, program_key)

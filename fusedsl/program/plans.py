@@ -38,6 +38,7 @@ class Plans:
     """
 
     has_generic = True  # plans for arbitrary extents
+    uses_libraries = True  # products may be computed by the arrays' own library
 
     def __init__(self, source: ProgramSource, names: Sequence[str], options: Options, program_key: str):
         self.source = source

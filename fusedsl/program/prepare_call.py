@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..runtime import array_copies
 from ..runtime.arrays import CPU, Facts
@@ -13,14 +13,18 @@ from ..runtime.compile import during_capture
 from ..runtime.cuda_streams import stream_reader
 from ..runtime.driver import driver
 from ..runtime.launch import HostLaunchRecord, LaunchRecord
-from ..runtime.launch_records import PayloadLayout, combo_launch, cpu_launch, cuda_launch, workspace_size
+from ..runtime.launch_records import PayloadLayout, blas_launch, combo_launch, cpu_launch, cuda_launch, workspace_size
 from ..runtime.outputs import mark_written
 from ..runtime.prepared_call import PreparedCall
 from .call_arrays import CallArrays, call_arrays, call_memory, require_memory
 from .call_outputs import named_outputs
 from .call_target import Chooser, array_target
+from .library_product import LibraryProduct
 from .plans import Plans
 from .resolve_call import Members, ResolvedCall, resolve
+
+if TYPE_CHECKING:
+    from ..runtime.blas_launch import BlasLaunch
 
 
 class EmptyRows(Exception):
@@ -115,11 +119,14 @@ def _cuda_record(call: ResolvedCall, members: Members, layout: PayloadLayout) ->
     return cuda_launch(*members[0], built, function, layout), built.spill_bytes > 0
 
 
-def cpu_launch_record(call: ResolvedCall, k: int, layout: PayloadLayout) -> HostLaunchRecord:
-    """The launch record of one kernel on the thread pool, compiled and loaded."""
+def cpu_launch_record(call: ResolvedCall, k: int, layout: PayloadLayout) -> HostLaunchRecord | BlasLaunch:
+    """The launch record of one kernel: of a library product, or compiled, loaded, and run on the thread pool."""
     from ..runtime import object_loader
 
     kernel = call.plan.kernels[k]
+    product = call.library_product(kernel, call.bounds[k])
+    if isinstance(product, LibraryProduct):
+        return blas_launch(kernel, call.bounds[k], product.gemm, layout)
     built, bound = call.plans.kernel_compiler.on_cpu(kernel, call.bounds[k], call)
     functions = dict(zip(built.symbols, object_loader.load(built.code, built.symbols)))
     return cpu_launch(kernel, bound, built, functions, layout)

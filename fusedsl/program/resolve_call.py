@@ -23,6 +23,7 @@ from . import call_steps
 from .call_layouts import Layouts, call_layouts
 from .call_outputs import CallOutputs, check_outputs
 from .call_target import CallTarget, Chooser, ScheduledKernel
+from .library_product import LibraryProduct, library_of, library_product
 from .plans import Plans
 
 Members = Sequence[tuple[KernelPlan, BoundKernel]]
@@ -43,7 +44,7 @@ class ResolvedCall:
     bounds: tuple[BoundKernel, ...]  # every kernel of the plan with the numbers of the call
     copied: tuple[int, ...]  # arguments that are made contiguous first: a view of the plan needs it
     outputs: CallOutputs
-    _chosen: dict[tuple[int, ...], Any] = field(default_factory=dict, compare=False)  # by the identity of kernels
+    _chosen: dict[tuple, Any] = field(default_factory=dict, compare=False)  # by the identity of kernels
 
     @property
     def facts(self) -> list[ArrayFacts | Weak]:
@@ -72,9 +73,16 @@ class ResolvedCall:
         launches_: list[Members] = []
         for numbers in self.plan.shared:
             members = [self.kernels[k] for k in numbers if not self.bounds[k].empty] or [self.kernels[numbers[0]]]
+            launches_ += [[one] for one in members if self.is_by_library([one])]
+            members = [one for one in members if not self.is_by_library([one])]
             together = len(members) > 1 and self.combo(members) is not None
             launches_ += [members] if together else [[one] for one in members]
         return launches_
+
+    @property
+    def own_launches(self) -> list[Members]:
+        """The launches of our own kernels."""
+        return [members for members in self.launches if not self.is_by_library(members)]
 
     @cached_property
     def graph(self) -> Graph:
@@ -88,6 +96,26 @@ class ResolvedCall:
         plan = self.plans.plan(self.facts, self.extents, staged)
         layouts, _ = call_layouts(plan, self.facts, self.extents)
         return list(zip(plan.kernels, call_steps.bind_kernels(plan, layouts, self.extents, None)))
+
+    # -- products by a library
+
+    def library_product(self, plan: KernelPlan, bound: BoundKernel) -> LibraryProduct | str:
+        """How the arrays' own library computes a kernel of the plan; if it stays ours, the reason."""
+        key = ("library", id(plan))
+        if key not in self._chosen:
+            self._chosen[key] = library_product(bound, self.product_library, self.plans.options)
+        return self._chosen[key]
+
+    def is_by_library(self, members: Members) -> bool:
+        """Whether a launch is a library product."""
+        return isinstance(self.library_product(*members[0]), LibraryProduct)
+
+    @cached_property
+    def product_library(self) -> str | None:
+        """The library that may compute products of these arrays; none does for saved files."""
+        if self.target.alone or not self.plans.uses_libraries:
+            return None
+        return library_of(self.library, self.target.is_cuda)
 
     # -- schedules and binaries: each is chosen once, whatever was called meanwhile
 

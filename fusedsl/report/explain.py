@@ -13,12 +13,14 @@ from ..ir.dims import evaluate
 from ..program import Program
 from ..program.call_outputs import in_place
 from ..program.call_target import CallTarget
-from ..program.resolve_call import ResolvedCall, resolve
+from ..program.library_product import LibraryProduct
+from ..program.resolve_call import Members, ResolvedCall, resolve
 from ..runtime.arrays import CPU, ArrayFacts, Weak
 from ..runtime.compile import source_of
 from ..runtime.driver import driver
 from .float64_warnings import Float64Operation, float64_operations
 from .fusion_barriers import FusionBarrier, fusion_barriers
+from .kernel_formulas import array_name
 from .kernel_report import Figures, KernelReport, figures_of, report_launch
 from .measure import launch_seconds
 from .schema import VERSION
@@ -132,7 +134,7 @@ def explain(
     kernels = []
     for members, seconds_taken in zip(case.launches, measured):
         built = None
-        if compile and case.target.is_cuda:
+        if compile and case.target.is_cuda and not case.is_by_library(members):
             try:
                 built = case.built(members)
             except CompileError as fault:
@@ -216,8 +218,18 @@ def source(program: Program, values: Sequence[Any], device=None, cc=None) -> str
 def sources(program: Program, values: Sequence[Any], device=None, cc=None) -> list[tuple[str, str]]:
     """The generated file of every launch, with the kernel's name."""
     case = case_of(program, values, device, cc)
-    chosen = [case.scheduled_launch(members) for members in case.launches]
-    return [(kernel.name, source_of(kernel, schedule)) for kernel, schedule in chosen]
+    return [_source(case, members) for members in case.launches]
+
+
+def _source(case: ResolvedCall, members: Members) -> tuple[str, str]:
+    """(name, generated file) of a launch; of a library product, the call."""
+    plan, bound = members[0]
+    product = case.library_product(plan, bound)
+    if isinstance(product, LibraryProduct):
+        left, right, out = (array_name(case, plan.arrays[k]) for k in product.gemm.arrays)
+        return plan.name, f"# {plan.name}, by the library\n{product.source(left, right, out)}"
+    kernel, schedule = case.scheduled_launch(members)
+    return kernel.name, source_of(kernel, schedule)
 
 
 @dataclass(frozen=True)
@@ -254,10 +266,10 @@ class Resources(tuple[KernelResources, ...]):
 
 
 def resources(program: Program, values: Sequence[Any], cc: Any = None) -> Resources:
-    """Registers, spills, shared memory and occupancy of each kernel (see Kernel.resources)."""
+    """Registers, spills, shared memory and occupancy of each kernel of ours (see Kernel.resources)."""
     case = case_of(program, values, "cuda", cc)
     reports = []
-    for members in case.launches:
+    for members in case.own_launches:
         built = case.built(members)
         report = report_launch(case, members, built)
         figures = figures_of(case, members, built)
@@ -270,7 +282,7 @@ def compile_ahead(program: Program, values: Sequence[Any], device=None, cc=None)
     case = case_of(program, values, device, cc, specs=this_machine(), reserve=True)
     arrays = [a for a in case.arguments.values() if isinstance(a, ArrayFacts) and device is None and cc is None]
     cards = {a.device[1] for a in arrays if a.device != CPU and case.target.is_cuda}
-    for members in case.launches:
+    for members in case.own_launches:
         if not any(bound.empty for _, bound in members):
             built = case.built(members)
             for card in cards:

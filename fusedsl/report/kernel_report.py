@@ -18,6 +18,7 @@ from ..kernel_ir.plan import KernelPlan
 from ..program.autotune import Trial, TuningResult, tuning_result
 from ..program.kernel_launch import KernelLaunch
 from ..program.kernel_work import instruction_totals, kernel_work
+from ..program.library_product import LibraryProduct
 from ..program.resolve_call import Members, ResolvedCall
 from ..runtime.bind_shapes import BoundKernel
 from ..runtime.compile import CompiledKernel, scheduled_cuda
@@ -136,6 +137,10 @@ def _report_kernel(
     issued = round(instruction_totals(kernel, bound)[0])
     common = (plan.name, kernel_formulas(case, plan), _iteration(bound, kernel), reads, writes, moved)
     hardware = case.target.hardware
+    by_library = case.library_product(plan, bound)
+    if isinstance(by_library, LibraryProduct):
+        why = f"by the library ({by_library.name}): {by_library.reason}"
+        return KernelReport(*common, issued, why, measured_seconds=measured)
     if hardware is None:
         loops = CPU_LOOPS.get(schedule.partition(":")[0]) or schedule
         return KernelReport(*common, issued, loops + _mask_note(kernel), measured_seconds=measured)

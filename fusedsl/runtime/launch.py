@@ -75,6 +75,8 @@ class LaunchRecord:
     dependent launch).
     """
 
+    on_device = True
+
     def __init__(
         self,
         driver: Driver,
@@ -231,6 +233,8 @@ class HostLaunchRecord:
     `fire(payloads, stream=0)` does the same for payloads (see runtime/pool.py for `run`). `single` is (address of a C
     function that `run` holds, units of work) if the launch is one call of it; `work` are the stages that `run` runs.
     """
+
+    on_device = False
 
     def __init__(
         self,

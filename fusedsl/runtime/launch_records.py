@@ -8,11 +8,12 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..backends.cuda.combo import combo_launch_configs
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.fast_division import magic
+from ..kernel_ir.gemm import Gemm
 from ..kernel_ir.kernel import KernelIR, Operand, TmaBox
 from ..kernel_ir.parameter_layout import kernel_params
 from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
@@ -21,6 +22,9 @@ from .compile import CompiledKernel
 from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord, host_launch
 from .layout import ALIGNMENT
 from .parameter_packing import FORMAT_OF, BlockLayout, PointerSlot, ScalarSlot
+
+if TYPE_CHECKING:
+    from .blas_launch import BlasLaunch
 
 TEMPORARY_ALIGNMENT = 256  # bytes
 
@@ -239,3 +243,18 @@ def cpu_launch(
     divisors = built.kernel.magic_divisors(1, bound.extents)
     block = _block_layout(plan, bound, built.kernel, payload_layout, divisors)
     return host_launch(functions, work, block, code_identity(built))
+
+
+def blas_launch(plan: KernelPlan, bound: BoundKernel, product: Gemm, payload_layout: PayloadLayout) -> BlasLaunch:
+    """The launch record of a kernel that NumPy's BLAS computes."""
+    from .blas_launch import BlasLaunch
+
+    return BlasLaunch(product, BlockLayout(bytes(24), factor_slots(plan, bound, product, payload_layout)))
+
+
+def factor_slots(
+    plan: KernelPlan, bound: BoundKernel, product: Gemm, payload_layout: PayloadLayout
+) -> list[PointerSlot]:
+    """The pointer slots of both factors and the result of a GEMM."""
+    pointers = pointer_slots(plan, bound, bound.kernel, payload_layout)
+    return [pointers[k]._replace(offset=8 * n) for n, k in enumerate(product.arrays)]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import native_entry
 from .argument_keys import address_of
 from .keep_alive import keep_alive
-from .launch import LaunchRecord
 from .outputs import mark_written
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class PreparedCall:
     ):
         self.foreign = foreign  # arguments known through a protocol alone, which must be kept alive, and their device
         self.records = tuple(launches)
-        self.on_device = any(isinstance(launch, LaunchRecord) for launch in launches)
+        self.on_device = any(launch.on_device for launch in launches)
         self.launches = tuple(launch.fire for launch in launches)
         self.all_spans, self.out_spans, self.in_place, self.disjoint = aliasing
         given = [s for s in launches[1:] if any(n.argument < len(self.all_spans) for n in s.layout.scalar_slots)]

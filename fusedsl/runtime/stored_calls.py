@@ -19,9 +19,11 @@ from ..backends.cpu.work import CpuLaunch as Work
 from ..backends.cpu.work import CpuStage
 from ..errors import FusedslError
 from ..ir.types import DTYPES
+from ..kernel_ir.gemm import gemm_from_json, gemm_to_json
 from ..kernel_ir.launch_config import LaunchConfig
 from . import cache, object_loader
 from .arrays import CPU, ArrayFacts, Weak, describe, library_of
+from .blas_launch import BlasLaunch
 from .counters import BlockCounters
 from .cuda_streams import stream_reader
 from .driver import driver
@@ -86,7 +88,7 @@ def save(key: str, call: PreparedCall, device: tuple[str, int], acquired: Iterab
     allocators = [*call.allocators, *([] if call.workspace is None else [call.workspace])]
     if call.foreign[0] or not all(isinstance(make, Allocator) and make.form for make in allocators):
         return
-    if not all(record.code_identity and record.code_identity.cache_key for record in call.records):
+    if not all(_is_storable(record) for record in call.records):
         return
     facts = {
         "library": call.library,
@@ -111,10 +113,18 @@ def _form(make: Any) -> list:
     return [list(map(int, shape)), dtype.name, order]
 
 
-def _launch_facts(record: LaunchRecord | HostLaunchRecord) -> dict[str, Any]:
+def _is_storable(record: Any) -> bool:
+    """Whether another process can make a launch record: its machine code, if any, is in the cache."""
+    return isinstance(record, BlasLaunch) or bool(record.code_identity and record.code_identity.cache_key)
+
+
+def _launch_facts(record: LaunchRecord | HostLaunchRecord | BlasLaunch) -> dict[str, Any]:
     layout = record.layout
-    facts: dict[str, Any] = {"code_identity": record.code_identity, "template": layout.template.hex()}
+    facts: dict[str, Any] = {"template": layout.template.hex()}
     facts |= {"pointers": layout.pointer_slots, "scalars": layout.scalar_slots}
+    if isinstance(record, BlasLaunch):
+        return facts | {"gemm": gemm_to_json(record.product)}
+    facts["code_identity"] = record.code_identity
     if isinstance(record, LaunchRecord):
         return facts | {"geometry": astuple(record.requested_geometry)}
     return facts | {"work": astuple(record.work)}
@@ -137,8 +147,7 @@ def _from_facts(facts: Mapping[str, Any]) -> PreparedCall:
     library, device = facts["library"], (str(facts["device"][0]), int(facts["device"][1]))
     if not acquire_all(map(tuple, facts["acquired"])):
         raise KeyError("the specialization quota is used up in this process")
-    load = _on_cpu if device == CPU else _on_card
-    launches = [load(launch, _code(launch), facts["names"], device[1]) for launch in facts["launches"]]
+    launches = [_loaded(launch, facts["names"], device) for launch in facts["launches"]]
     allocators = [_maker(library, device, form) for form in facts["results"]]
     workspace = None if facts["workspace"] is None else _maker(library, device, facts["workspace"])
     tickets = None
@@ -148,6 +157,14 @@ def _from_facts(facts: Mapping[str, Any]) -> PreparedCall:
     in_place, disjoint = (frozenset(map(tuple, facts[k])) for k in ("in_place", "disjoint"))
     memory = CallMemory(allocators, workspace, tickets, stream_reader(library, device), library)
     return PreparedCall(launches, facts["numbers"], memory, Aliasing(spans, out_spans, in_place, disjoint))
+
+
+def _loaded(launch: Mapping[str, Any], names: Sequence[str], device: tuple[str, int]) -> Any:
+    """The launch record of these facts."""
+    if "gemm" in launch:
+        return BlasLaunch(gemm_from_json(launch["gemm"]), _layout(launch, names))
+    load = _on_cpu if device == CPU else _on_card
+    return load(launch, _code(launch), names, device[1])
 
 
 def _code(launch: Mapping[str, Any]) -> bytes:
