@@ -111,10 +111,10 @@ class Peers:
         if self.case.dtype == "int8":
             return lambda: [torch._int_mm(x, w) for x, w in pairs]
         results = [torch.matmul(x, w) for x, w in pairs]
-        exact = self.case.name != "product tf32"
+        tf32 = self.case.options.get("matmul") == "tf32"
 
         def call() -> Any:
-            torch.backends.cuda.matmul.allow_tf32 = not exact
+            torch.backends.cuda.matmul.allow_tf32 = tf32
             for (x, w), out in zip(pairs, results):
                 torch.matmul(x, w, out=out)
             torch.backends.cuda.matmul.allow_tf32 = False
@@ -165,7 +165,7 @@ class Peers:
 
     def compiled(self, mode: str | None) -> Call:
         made = torch.compile(self.twin, dynamic=False, mode=mode)
-        tf32 = self.case.name == "product tf32"
+        tf32 = self.case.options.get("matmul") == "tf32"
 
         def call() -> Any:
             torch.backends.cuda.matmul.allow_tf32 = tf32

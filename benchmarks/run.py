@@ -30,6 +30,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tuned", action="store_true", help="products: torch.compile's max-autotune too")
     parser.add_argument("--random", type=int, default=0, metavar="N", help="products: so many random shapes too (0)")
     parser.add_argument("--seed", type=int, default=1, help="products: of the random shapes (1)")
+    parser.add_argument("--own", action="store_true", help="products: by our own kernels, never by the arrays' library")
     return parser.parse_args()
 
 
@@ -59,7 +60,7 @@ def main() -> int:
         chosen.instructions,
         begun + 60 * chosen.minutes,
         tuple(map(int, chosen.part.split("/"))),
-        *(chosen.limit_s, chosen.tuned, chosen.random, chosen.seed),
+        *(chosen.limit_s, chosen.tuned, chosen.random, chosen.seed, chosen.own),
     )
     suites = {
         "map": lambda: suite_gpu.run("map", report, settings),

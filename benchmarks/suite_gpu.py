@@ -29,6 +29,7 @@ class Settings:
     tuned: bool = False  # products: torch.compile's max-autotune too
     random: int = 0  # products: how many random shapes
     seed: int = 1
+    own: bool = False  # products: no library computes any
 
     def share(self, cases: list) -> list:
         """Those of a suite's cases that this run takes: the first, second … of so many parts."""

@@ -2,7 +2,7 @@
 
 `--quick` times fusedsl and cuBLAS alone, at the same shapes, ten calls each; `--only "gelu 4096x4096x4096"` one case.
 `--limit-s` is for one case: what is not done by then is left out, with that reason. `--random N` adds N random shapes,
-`--tuned` torch.compile's max-autotune.
+`--tuned` torch.compile's max-autotune; with `--own` no library computes a product of fusedsl's.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ from turns import compare
 from workloads import selected
 
 QUICK = 10  # timed calls
+OWN = ", own"  # behind the names of cases that no library computes
 UNASKED = "left out: asked for by --tuned"
 
 
 def chosen(settings: Settings) -> list[Product]:
     """The cases that the command line lets through."""
     found = [*products.core(), *products.drawn(settings.random, settings.seed)]
+    if settings.own:
+        found = [replace(c, name=f"{c.name}{OWN}") for c in found]
     return settings.share([c for c in found if selected(settings.only, c.name, c.shape, c.dtype)])
 
 
@@ -47,6 +50,8 @@ def run(report: Report, settings: Settings) -> None:
         settings = replace(settings, repetitions=QUICK)
     elif COMPILED in warm.compile_peers("products", len(picked), settings):
         settings = replace(settings, compile_until=float("inf"))
+    if settings.own:
+        without_libraries()
     card = Card()
     gc.freeze()  # what is imported is no garbage
     for case in picked:
@@ -55,6 +60,13 @@ def run(report: Report, settings: Settings) -> None:
         make_room()
         print(f"    {time.monotonic() - begun:.1f} s", flush=True)
     print("\n".join([*means(report.rows), acceptance(picked, report.rows)]), flush=True)
+
+
+def without_libraries() -> None:
+    """From now on no plan of this process has a product that the arrays' library computes."""
+    from fusedsl.program import resolve_call
+
+    resolve_call.library_of = lambda *given: None
 
 
 def compilers(settings: Settings) -> dict[str, Callable[[Product], None]]:
@@ -185,7 +197,9 @@ def means(rows: list[Row]) -> list[str]:
         ratios = [
             r
             for (suite, workload, _, dtype), peers in cases.items()
-            if suite == "products" and workload.split()[0] == name and (dtype == "bfloat16" or name == "random")
+            if suite == "products"
+            and workload.removesuffix(OWN).split()[0] == name
+            and (dtype == "bfloat16" or name == "random")
             if OURS in peers and (r := ratio(peers, peer))
         ]
         if ratios:

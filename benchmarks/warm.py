@@ -28,7 +28,7 @@ def compile_peers(suite: str, count: int, settings: Settings) -> frozenset[str]:
         return frozenset()
     os.environ |= ALONE  # before anything of torch's compiler is imported
     jobs = min(JOBS, count, max(1, len(os.sched_getaffinity(0)) - 1))
-    told = {name: getattr(settings, name) for name in ("only", "dtype", "part", "tuned", "random", "seed")}
+    told = {name: getattr(settings, name) for name in ("only", "dtype", "part", "tuned", "random", "seed", "own")}
     words = [sys.executable, __file__, suite, json.dumps(told), str(jobs)]
     pipes: dict = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     started = [subprocess.Popen([*words, str(k)], **pipes) for k in range(jobs)]
