@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from ....ir.types import BOOL
 from ....kernel_ir.attention import BlockMask, TileBounds
+from ..emit.intrinsic import Named
 from ..emit.source_text import indented, names_in
+from ..tile import ThreadGroup, ThreadGroupIntrinsics, reduction
 from .emit_fragment import Domain, FragmentEmitter
 from .sm90_schedule import WORK_INFOS
 
@@ -219,11 +221,12 @@ class BlockMaskBits:
         """Emit the reduction of bounds over the lanes of a warp."""
         source = self.values.source
         for name, operator, identity in zip((bounds.lower.name, bounds.upper.name), operators, identities):
-            reduction = f'reduction("{bounds.lower.dtype.name}", combine_{name}, identity_{name})'
+            op = reduction(bounds.lower.dtype.name, Named(f"combine_{name}"), Named(f"identity_{name}"))
             source.functions += ["", "", f"def identity_{name}():", f"    return {identity}"]
             source.functions += ["", "", f"def combine_{name}(a, b):", f"    return {operator.format('a', 'b')}"]
-            source.functions += ["", "", f"all_reduce_{name} = ThreadGroup(threads=32).all_reduce({reduction})"]
-            source.emit(f"{name} = all_reduce_{name}({name})")
+            source.functions += ["", ""]
+            warp = ThreadGroupIntrinsics(str(ThreadGroup(threads=32)))
+            source.assign(name, source.bind(f"all_reduce_{name}", warp.all_reduce(op), source.functions)(name))
 
 
 def _identities(bounds: TileBounds) -> tuple[str, str]:

@@ -8,9 +8,10 @@ from functools import cached_property
 from ....ir.types import INT64, UINT64
 from ....kernel_ir.instruction import needed
 from ....kernel_ir.phase import Body, Value
+from ..emit.intrinsic import Binding, Function
 from ..emit.source_text import indented, signature
 from ..peephole.gathers import split_at_gathers
-from .emit_fragment import Domain, FragmentEmitter
+from .emit_fragment import SCORE, Domain, FragmentEmitter
 from .sm90_tile_shape import is_index_mask, is_random_mask
 
 OFFSETS = ("add", "convert")  # what an operand offsets by as much
@@ -43,7 +44,7 @@ class ElementMask:
         values = self.values
         for v in self.body.paged.valid if self.body.paged else ():
             if v.name in wanted:
-                values.define_top("valid_flags = score_fragment.flags()")
+                values.source.bind("valid_flags", SCORE.flags())
                 values.emit(f"{v.name} = valid_flags({v.name}_words)")
                 values.domain[v.name] = Domain.COLUMN
         for body in self.body.mask_inputs:
@@ -52,7 +53,7 @@ class ElementMask:
             if body not in self._shared:
                 self._emit_input(body)
             if is_index_mask(values.kernel, body) and is_random_mask(body):
-                self._unpack_bits(body, "unpack_packed_bits", "packed=True")
+                self._unpack_bits(body, SCORE.unpack_bits(packed=True), "unpack_packed_bits")
 
     def emit_before_branch(self) -> None:
         """Evaluate the index masks of partial and full tiles: they do not wait for scores."""
@@ -81,12 +82,11 @@ class ElementMask:
         if not self._emit_random_mask(body):
             values.call(f"evaluate_{result.name}", body, Domain.INDEX_MASK)
         if not is_random_mask(body):
-            self._unpack_bits(body, "unpack_bits", "")
+            self._unpack_bits(body, SCORE.unpack_bits())
 
-    def _unpack_bits(self, body: Body, name: str, options: str) -> None:
+    def _unpack_bits(self, body: Body, binding: Binding[Function], name: str = "unpack_bits") -> None:
         values, (result,) = self.values, body.results
-        values.define_top(f"{name} = score_fragment.unpack_bits({options})")
-        values.emit(f"{result.name} = {name}({result.name})")
+        values.emit(f"{result.name} = {values.source.bind(name, binding)(result.name)}")
         values.domain[result.name] = Domain.ELEMENT
 
     # -- random masks: all four numbers of a Philox counter are used

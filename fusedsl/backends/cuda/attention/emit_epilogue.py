@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from ....kernel_ir.phase import Body, Store, Value
-from .emit_fragment import Domain, FragmentEmitter
+from .emit_fragment import OUTPUT, Domain, FragmentEmitter
 from .emit_softmax import OnlineSoftmax
+from .intrinsics import scatter_fragment, splat_rows, store_fragment, store_row_values
 
 PAIRED = ("bfloat16", "float16", "float32", "float64")  # output dtypes that are stored two elements at a time
 NO_STORES: Mapping[int, Callable[[str], None]] = MappingProxyType({})
@@ -35,7 +36,7 @@ class Epilogue:
             self._emit_row_store(number, store)
         if self.body.epilogues:
             values.domain[facts.output] = Domain.OUTPUT
-            values.source.top.append("output_offsets = output_fragment.column_offsets()")
+            values.source.bind("output_offsets", OUTPUT.column_offsets())
         finite = "finite" if facts.has_output and facts.weighted_sum.is_active else ""
         with values.source.if_(finite), values.scope():
             for number, epilogue in enumerate(self.body.epilogues):
@@ -48,23 +49,21 @@ class Epilogue:
 
     def _emit_row_store(self, number: int, store: Store) -> None:
         values, dtype, shown = self.values, self.kernel.operands[store.operand].dtype, store.value
-        values.source.top.append(f'store_row{number} = store_row_values("{dtype.name}")')
+        write = values.source.bind(f"store_row{number}", store_row_values(dtype.name))
         if values.domain_of(shown) is Domain.SCALAR:
-            values.source.top.append(f'splat_row{number} = splat_rows("{dtype.compute.name}")')
-            shown = f"splat_row{number}({shown})"
-        address = values.row_address(store.operand)
-        values.emit(f"store_row{number}({address}, {shown}, rows, {self.facts.row_limit})")
+            shown = values.source.bind(f"splat_row{number}", splat_rows(dtype.compute.name))(shown)
+        values.emit(write(values.row_address(store.operand), shown, "rows", self.facts.row_limit))
 
     def _emit_store(self, store: Store, axis: int) -> None:
         """Store output elements; their rows lie along an axis."""
         operand, width = self.kernel.operands[store.operand], self.facts.tiling.head_dim_v
         address, name = self.values.row_address(store.operand), self.facts.names.operand(store.operand)
         contiguous = operand.strides[axis] == "1"
-        how, step = "scatter", f", int64({'1' if contiguous else self.facts.names.stride(store.operand, axis)})"
+        how, step = scatter_fragment, [f"int64({'1' if contiguous else self.facts.names.stride(store.operand, axis)})"]
         if contiguous and operand.access == "vector" and operand.dtype.name in PAIRED and width % 8 == 0:
-            how, step = "store", ""
-        self.values.source.top.append(f'store_{name} = {how}_fragment({width}, "{operand.dtype.name}")')
-        self.values.emit(f"store_{name}({address}, {store.value}, rows, {self.facts.row_limit}{step})")
+            how, step = store_fragment, []
+        write = self.values.source.bind(f"store_{name}", how(width, operand.dtype.name))
+        self.values.emit(write(address, store.value, "rows", self.facts.row_limit, *step))
 
     def _emit_elements(self, number: int, body: Body) -> None:
         """Emit the output elements. Loads are issued at their use: no register holds them longer."""
@@ -75,7 +74,7 @@ class Epilogue:
         read = [v for v in body.args if v.name in loads and domains[v.name] in outputs]
         rest = [v for v in body.args if v not in read]
         if any(domains[v.name] is Domain.OUTPUT_COLUMN for v in rest):
-            values.source.top.append('output_columns = output_fragment.column_index("int64")')
+            values.source.bind("output_columns", OUTPUT.column_index("int64"))
             clamped = ["return minimum(c, n - 1)"]
             values.define("clamp_output", Domain.OUTPUT_COLUMN, "int64, int64 -> int64", "c, n", clamped)
             values.emit(f"output_column = clamp_output(output_columns(0), n{self.facts.value_axis})")

@@ -14,9 +14,11 @@ from ....kernel_ir.phase import Body
 from ..emit.source_text import SourceBuilder, indented, signature
 from ..peephole.narrow_integers import PLACES, narrowed
 from .emit_facts import AttentionFacts
+from .intrinsics import FragmentIntrinsics
 from .sm90_schedule import ROWS
 
 # functions for which the hardware's approximation is accurate enough
+SCORE, OUTPUT = FragmentIntrinsics("score_fragment"), FragmentIntrinsics("output_fragment")
 APPROX = ("exp", "exp2", "maximum", "minimum", "quotient")
 NO_ARGUMENTS: Mapping[str, str] = MappingProxyType({})
 
@@ -93,11 +95,6 @@ class FragmentEmitter:
         """Emit statements of the kernel."""
         self.source.emit(*lines)
 
-    def define_top(self, line: str) -> None:
-        """Add a definition to the top of the file, unless it is there."""
-        if line not in self.source.top:
-            self.source.top.append(line)
-
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Values that are defined inside are local, as in a branch."""
@@ -167,7 +164,7 @@ class FragmentEmitter:
     def _load_columns(self, load: Load, domain: Domain) -> None:
         """Load the elements of a tile at row addresses plus column offsets, which are constants for stride 1."""
         name, k, dtype = load.value.name, load.operand, self.kernel.operands[load.operand].dtype
-        self.define_top("column_offsets = score_fragment.column_offsets()")
+        self.source.bind("column_offsets", SCORE.column_offsets())
         step = self.facts.byte_step(k, self.facts.kv_axis)
         first = f"(column_from + first_column()) * {step}"
         if domain is Domain.ELEMENT:

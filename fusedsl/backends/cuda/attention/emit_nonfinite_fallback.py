@@ -10,9 +10,12 @@ from __future__ import annotations
 from ....kernel_ir.attention import OutputEpilogue
 from ..emit.source_text import either
 from .emit_facts import AttentionFacts
-from .emit_fragment import Domain, FragmentEmitter, IndexSpace
+from .emit_fragment import OUTPUT, Domain, FragmentEmitter, IndexSpace
 from .emit_softmax import OnlineSoftmax
+from .intrinsics import WarpRow, WarpRowIntrinsics
 from .sm90_schedule import ROWS, WARP_ROWS
+
+QK_ROW, OUTPUT_ROW = WarpRowIntrinsics("qk_row"), WarpRowIntrinsics("output_row")
 
 
 def row_space(facts: AttentionFacts) -> IndexSpace:
@@ -42,7 +45,7 @@ class NonfiniteFallback:
         if self.facts.weighted_sum.is_active is None:
             return
         source = self.values.source
-        source.top.append("any_nonfinite = output_fragment.any_nonfinite()")
+        source.bind("any_nonfinite", OUTPUT.any_nonfinite())
         source.assign("finite", f"any_nonfinite({self.facts.output}) == False")
         with source.if_("not (finite)"):
             source.emit(*reload)
@@ -50,16 +53,10 @@ class NonfiniteFallback:
 
     def _emit_rows(self) -> None:
         """Emit the loop over the rows of a warp."""
-        source, facts, group, n = (
-            self.values.source,
-            self.facts,
-            self.facts.packed_gqa_axis,
-            f"n{self.facts.query_axis}",
-        )
-        source.top += [
-            f"qk_row, output_row = WarpRow({facts.tiling.head_dim}), WarpRow({facts.tiling.head_dim_v})",
-            f'multiply_row = qk_row.product("{facts.score.value.dtype}")',
-        ]
+        source, facts = self.values.source, self.facts
+        group, n, tiling = facts.packed_gqa_axis, f"n{facts.query_axis}", facts.tiling
+        source.bind_several({"qk_row": WarpRow(tiling.head_dim), "output_row": WarpRow(tiling.head_dim_v)})
+        source.bind("multiply_row", QK_ROW.product(facts.score.value.dtype.name))
         warp = f"warpgroup * {ROWS} + (reread_thread_idx() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS}"
         source.emit(f"warp_from, warp_row = int32(row_from + {warp}), int32(0)")
         with (
@@ -82,7 +79,7 @@ class NonfiniteFallback:
             if phase.row:
                 values.apply("fallback_row", phase.row, Domain.SCALAR)
         values.define("splat_output_row", Domain.OUTPUT_ROW, f"{dtype} -> {dtype}", "x", ["return x"])
-        q = self._load_row("qk_row", facts.operands.q, facts.score.axis, facts.query_axis, facts.packed_gqa_axis)
+        q = self._load_row(QK_ROW, facts.operands.q, facts.score.axis, facts.query_axis, facts.packed_gqa_axis)
         values.emit(f"q_row = {q}", f"{self.output} = splat_output_row({dtype}(0))", "step = int64(0)")
         with values.source.while_(f"step < n{facts.kv_axis}"), values.scope():
             self._emit_key()
@@ -110,44 +107,43 @@ class NonfiniteFallback:
         assert pv.is_active is not None
         if self.body.paged is not None:
             values.apply("look_up_row", self.body.paged.body, Domain.SCALAR)
-        k, score = self._load_key_row("k", "qk_row", facts.score.axis), facts.score.value.name
+        k, score = self._load_key_row("k", QK_ROW, facts.score.axis), facts.score.value.name
         values.emit(f"{values.named(score)} = multiply_row(q_row, {k})")
         values.domain[score] = Domain.SCALAR
         bodies = (*self.body.mask_inputs, *(phase.element for phase in self.body.tile_phases), pv.is_active)
         for number, body in enumerate(bodies):
             values.apply(f"fallback_{number}", body, Domain.SCALAR)
-        v, p, active = self._load_key_row("v", "output_row", pv.axis), pv.p, pv.is_active.results[0].name
+        v, p, active = self._load_key_row("v", OUTPUT_ROW, pv.axis), pv.p, pv.is_active.results[0].name
         types = f"{pv.state.dtype}, {p.dtype}, bool, {pv.state.dtype} -> {pv.state.dtype}"
         add = ["return select(active, fma(p, x, sums), sums)"]
         values.define("accumulate", Domain.OUTPUT_ROW, types, "sums, p, active, x", add)
         added = f"{self.output}, {values.named(p.name)}, {values.named(active)}, {v}"
         values.emit(f"{self.output} = accumulate({added})")
 
-    def _load_row(self, row: str, k: int, inner: int, *axes: int | None) -> str:
+    def _load_row(self, row: WarpRowIntrinsics, k: int, inner: int, *axes: int | None) -> str:
         """The load of an operand's row along axis `inner`, at the indices on other axes."""
-        name = self.facts.names.operand(k)
-        self.values.source.top.append(f"load_{name} = {row}.load({self._form(k, inner)})")
-        return f"load_{name}({self._address(k, *axes)}, {self.facts.step(k, inner)})"
+        load = self.values.source.bind(f"load_{self.facts.names.operand(k)}", row.load(*self._form(k, inner)))
+        return load(self._address(k, *axes), self.facts.step(k, inner))
 
-    def _load_key_row(self, name: str, row: str, inner: int) -> str:
+    def _load_key_row(self, name: str, row: WarpRowIntrinsics, inner: int) -> str:
         """The row of "k" or "v" of one key: a load, or, if paged, a row that is zero unless its page is present."""
         values, paged = self.values, self.facts.paged_row(name)
         if paged is None:
             k = self.facts.operands.k if name == "k" else self.facts.operands.v
             return self._load_row(row, k, inner, self.facts.kv_axis)
-        values.source.top.append(f"load_{name}_row = {row}.load({self._form(paged.operand, inner)})")
+        load = values.source.bind(f"load_{name}_row", row.load(*self._form(paged.operand, inner)))
         dtype = self.kernel.operands[paged.operand].dtype.compute.name
         domain = Domain.QK_ROW if name == "k" else Domain.OUTPUT_ROW
         values.define(f"splat_{name}_row", domain, f"{dtype} -> {dtype}", "x", ["return x"])
-        load = f"{name}_row = load_{name}_row({values.named(paged.address.name)}, int64(1))"
         values.emit(f"{name}_row = splat_{name}_row({dtype}(0))")
-        values.emit(*either(values.named(paged.predicate.name), [load], []))
+        loaded = f"{name}_row = {load(values.named(paged.address.name), 'int64(1)')}"
+        values.emit(*either(values.named(paged.predicate.name), [loaded], []))
         return f"{name}_row"
 
-    def _form(self, k: int, axis: int) -> str:
-        """The type of an operand, and how its elements lie along an axis."""
+    def _form(self, k: int, axis: int) -> tuple[str, str]:
+        """(dtype of an operand, its stride kind along an axis)"""
         operand = self.kernel.operands[k]
-        return f'"{operand.dtype}", "{1 if operand.strides[axis] == "1" and operand.access == "vector" else "s"}"'
+        return operand.dtype.name, "1" if operand.strides[axis] == "1" and operand.access == "vector" else "s"
 
     def _address(self, k: int, *axes: int | None) -> str:
         """The address of an operand at the indices on some axes."""
@@ -160,11 +156,11 @@ class NonfiniteFallback:
         if any(values.leaf_domain(v.name) is Domain.OUTPUT_ROW for v in epilogue.body.args):
             clamped = ["return minimum(c, n - 1)"]
             values.define("clamp_output_row", Domain.OUTPUT_ROW, "int64, int64 -> int64", "c, n", clamped)
-            values.source.top.append("output_row_columns = output_row.places()")
+            values.source.bind("output_row_columns", OUTPUT_ROW.places())
             values.emit(f"column_row = clamp_output_row(output_row_columns(), n{facts.value_axis})")
         values.apply(f"fallback_epilogue_{number}", epilogue.body, Domain.OUTPUT_ROW)
         for store in epilogue.stores:
             k, name = store.operand, f"fallback_store_{facts.names.operand(store.operand)}"
-            values.source.top.append(f"{name} = output_row.store({self._form(k, epilogue.axis)})")
+            write = values.source.bind(name, OUTPUT_ROW.store(*self._form(k, epilogue.axis)))
             address = self._address(k, facts.query_axis, facts.packed_gqa_axis)
-            values.emit(f"{name}({address}, {values.named(store.value)}, {facts.step(k, epilogue.axis)})")
+            values.emit(write(address, values.named(store.value), facts.step(k, epilogue.axis)))

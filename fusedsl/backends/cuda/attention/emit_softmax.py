@@ -11,9 +11,11 @@ from functools import cached_property
 from itertools import takewhile
 
 from ....kernel_ir.phase import Phase, Reduction, Value
+from ..emit.intrinsic import Named
 from ..emit.source_text import reduction_source
 from .emit_element_mask import ElementMask
-from .emit_fragment import Domain, FragmentEmitter
+from .emit_fragment import SCORE, Domain, FragmentEmitter
+from .intrinsics import quad_all_reduce, splat_rows
 
 
 class OnlineSoftmax:
@@ -28,7 +30,7 @@ class OnlineSoftmax:
         values, state = self.values, self.body.state
         self._emit_row_inputs()
         for dtype in dict.fromkeys(v.dtype.name for v in state.accumulators):
-            values.source.top.append(f'splat_{dtype} = splat_rows("{dtype}")')
+            values.source.bind(f"splat_{dtype}", splat_rows(dtype))
         values.emit(*(f"{v.name} = splat_{v.dtype.name}({x})" for v, x in zip(state.accumulators, state.identity)))
         values.emit(*(f"{row_max} = {name}" for name, row_max in self.facts.row_maxima.items()))
         values.domain |= {v.name: Domain.ROW for v in state.accumulators}
@@ -139,9 +141,10 @@ class OnlineSoftmax:
         values = self.values
         label = values.function_name(("fold", fold.combine, fold.identity), f"{fold.name}_{len(values.function_names)}")
         if label not in self.row_reductions.values():
-            reductions = f"score_fragment.fold(reduction_{label}), quad_all_reduce(reduction_{label})"
-            definition = f"fold_{label}, all_reduce_{label} = {reductions}"
-            values.source.functions += [*reduction_source(fold, label), definition]
+            functions, op = values.source.functions, Named(f"reduction_{label}")
+            functions += reduction_source(fold, label)
+            reductions = {f"fold_{label}": SCORE.fold(op), f"all_reduce_{label}": quad_all_reduce(op)}
+            values.source.bind_several(reductions, functions)
         self.row_reductions[fold.accumulators[0].name] = label
         elements = [v.name for v in fold.inputs]
         if bounded:

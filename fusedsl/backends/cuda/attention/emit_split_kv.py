@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....kernel_ir.phase import Reduction, Value
+from ..tile import is_last_block
 from .emit_fragment import Domain, FragmentEmitter
+from .intrinsics import load_partial_state, store_partial_state
 from .mma_schedule import MmaAttentionSchedule, partial_state_bytes
 from .split_kv_schedule import COMBINE_FAN_IN
 
@@ -29,22 +31,21 @@ class SplitCombiner:
     def emit(self) -> None:
         source, rows, output = self.values.source, self.rows, self.output
         dtypes, width = ", ".join(v.dtype.name for v in rows.accumulators), -(-self.schedule.head_dim_v // 16) * 16
-        shape = f'"{dtypes}", "{output.dtype.name}", {width}, {self.schedule.block_threads}'
-        source.top += [f"{how}_state = {how}_partial_state({shape})" for how in ("store", "load")]
-        source.top.append("is_last = is_last_block")
+        shape = dtypes, output.dtype.name, width, self.schedule.block_threads
+        store = source.bind("store_state", store_partial_state(*shape))
+        source.bind("load_state", load_partial_state(*shape))
         size = partial_state_bytes(self.schedule, self.values.kernel)
         source.emit(
             f"partials_at, step = workspace + int64(work_tile) * num_splits * {size}, int64({size})",
             "semaphore, more = int64(work_tile) * num_splits, True",
         )
         with source.while_("more"):
-            state = ", ".join(v.name for v in (*rows.accumulators, output))
             source.emit(
-                f"store_state(partials_at + split * step, {state})",
+                store("partials_at + split * step", *(v.name for v in (*rows.accumulators, output))),
                 f"num_groups = int32((num_splits + {COMBINE_FAN_IN - 1}) >> {FAN_IN_BITS})",
                 f"split = int32(split >> {FAN_IN_BITS})",
                 f"count = int32(minimum({COMBINE_FAN_IN}, num_splits - split * {COMBINE_FAN_IN}))",
-                "more = is_last(semaphores, semaphore + split, count)",
+                f"more = {is_last_block('semaphores', 'semaphore + split', 'count')}",
             )
             with source.if_("more"):
                 self._emit_level()

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from ....kernel_ir.attention_operands import scheduled_operands
 from ....kernel_ir.kernel import AttentionKernel
+from ..emit.intrinsic import Binding, Function
 from ..emit.source_text import header, indented
+from ..tile import wait_group
 from .emit_block_mask import BlockMaskBits
 from .emit_element_mask import ElementMask
 from .emit_epilogue import Epilogue
 from .emit_facts import AttentionFacts
-from .emit_fragment import APPROX, FragmentEmitter
+from .emit_fragment import APPROX, OUTPUT, SCORE, FragmentEmitter
 from .emit_nonfinite_fallback import NonfiniteFallback
 from .emit_softmax import OnlineSoftmax
 from .emit_split_kv import SplitCombiner
+from .intrinsics import Fragment, approx, dynamic_smem, fma_pv, fma_qk, mma_pv, mma_qk, row_positions, store_p
 from .mma_schedule import COPY_BYTES, SWIZZLE_BYTES, MmaAttentionSchedule
 from .mma_smem_tiles import PagedLookups, SmemTiles
 
@@ -46,16 +49,16 @@ class MmaEmitter:
 
     def emit(self) -> str:
         s, facts = self.schedule, self.facts
-        self.source.top += [
-            f"score_fragment = Fragment({s.columns})",
-            'rows_from, columns_from = row_positions("int64"), score_fragment.column_index("int64")',
-            "in_bounds = score_fragment.in_bounds()",
-        ]
+        bind, start = (
+            self.source.bind,
+            {"rows_from": row_positions("int64"), "columns_from": SCORE.column_index("int64")},
+        )
+        bind("score_fragment", Fragment(s.columns))
+        self.source.bind_several(start)
+        bind("in_bounds", SCORE.in_bounds())
         if facts.has_output:
-            self.source.top += [
-                f"output_fragment = Fragment({self.out_columns})",
-                f'zero_output = output_fragment.zeros("{facts.weighted_sum.state.dtype.name}")',
-            ]
+            bind("output_fragment", Fragment(self.out_columns))
+            bind("zero_output", OUTPUT.zeros(facts.weighted_sum.state.dtype.name))
         self._define_products()
         self.values.load_scalars()
         self._init_smem()
@@ -78,32 +81,23 @@ class MmaEmitter:
 
     def _define_products(self) -> None:
         s, width = self.schedule, self.schedule.row_bytes(self.schedule.head_dim) // self.schedule.itemsize
+        pv: dict[str, Binding[Function]]
         if s.tensor_cores:
-            qk = [
-                f"{', '.join(APPROX)} = {', '.join(f'approx({name!r})' for name in APPROX)}",
-                f'compute_qk = mma_qk("{PTX_TYPES[s.smem_dtype]}", {s.rows}, {s.columns}, {width})',
-            ]
-            pv = [
-                f'accumulate_pv = mma_pv("{PTX_TYPES[s.smem_dtype]}", {s.columns}, {self.out_columns})',
-                f"pack = score_fragment.pack({s.smem_dtype!r})",
-            ]
+            ptx_type = PTX_TYPES[s.smem_dtype]
+            self.source.bind_several({name: approx(name) for name in APPROX})
+            qk = {"compute_qk": mma_qk(ptx_type, s.rows, s.columns, width)}
+            pv = {"accumulate_pv": mma_pv(ptx_type, s.columns, self.out_columns), "pack": SCORE.pack(s.smem_dtype)}
         else:
-            qk = [
-                f'zero_scores = score_fragment.zeros("{s.smem_dtype}")',
-                f'accumulate_qk = fma_qk("{s.smem_dtype}", {s.rows}, {s.columns})',
-            ]
-            pv = [
-                f'write_p = store_p("{s.smem_dtype}", {s.rows}, {s.columns})',
-                f'accumulate_pv = fma_pv("{s.smem_dtype}", {s.rows}, {s.columns}, {self.out_columns})',
-            ]
-        self.source.top += [*qk, *(pv if self.facts.has_output else [])]
+            size = s.smem_dtype, s.rows, s.columns
+            qk = {"zero_scores": SCORE.zeros(s.smem_dtype), "accumulate_qk": fma_qk(*size)}
+            pv = {"write_p": store_p(*size), "accumulate_pv": fma_pv(*size, self.out_columns)}
+        for name, binding in (qk | pv if self.facts.has_output else qk).items():
+            self.source.bind(name, binding)
 
     def _init_smem(self) -> None:
         """Emit the shared memory addresses, the work tile's coordinates and its block mask."""
-        s, memory = self.schedule, f"dynamic_smem({SWIZZLE_BYTES})"
-        self.source.top.append(
-            f"memory, wait_copies = {memory}, wait_group(0)" if any(s.cp_async) else f"memory = {memory}"
-        )
+        s, copies = self.schedule, {"wait_copies": wait_group(0)} if any(self.schedule.cp_async) else {}
+        self.source.bind_several({"memory": dynamic_smem(SWIZZLE_BYTES), **copies})
         used = {"k_at"} | ({"v_at"} if self.facts.has_output else set())
         used |= {"p_at"} if self.facts.has_output and not s.tensor_cores else set()
         used |= {"block_mask_at"} if self.facts.kernel.kv_bounds else set()

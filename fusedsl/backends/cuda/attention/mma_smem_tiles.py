@@ -7,11 +7,14 @@ the validity of the current tile's rows is read until its softmax is done.
 from __future__ import annotations
 
 from ....kernel_ir.attention import PagedOperands
+from ..tile import Tile
 from .emit_facts import AttentionFacts
 from .emit_fragment import Domain, FragmentEmitter, IndexSpace
+from .intrinsics import PagedLookup, PagedLookupIntrinsics, copy_rows, put_rows, row_addresses
 from .mma_schedule import MmaAttentionSchedule
 
 ELEMENTS_PER_LOAD = 8  # elements per thread and step if an operand is loaded element by element
+LOOKUP = PagedLookupIntrinsics("lookup")
 
 
 class SmemTiles:
@@ -30,16 +33,14 @@ class SmemTiles:
         size, step = facts.kernel.operands[k].dtype.itemsize, facts.step(k, axis)
         if not s.cp_async[number]:
             return self._load_elements(name, k, (axis, inner), first)
-        copied = f"{width * size}, {s.row_bytes(width)}, {s.block_threads}"
+        bind, copied = self.values.source.bind, (width * size, s.row_bytes(width), s.block_threads)
         if facts.paged_row(name) is not None:
-            self.values.define_top(f"copy_{name} = lookup.copy({copied})")
-            return [f"copy_{name}({name}_at, {name}_rows)"]
-        source = f"{name}_at, {facts.base_address(k)}, {step} * {size}, {first}"
+            return [bind(f"copy_{name}", LOOKUP.copy(*copied))(f"{name}_at", f"{name}_rows")]
+        source = f"{name}_at", facts.base_address(k), f"{step} * {size}", first
         if is_q and facts.packed_gqa_axis is not None:
-            self.values.define_top(f"copy_q = copy_rows({rows}, {copied}, True)")
-            return [f"copy_q({source}, {facts.row_limit}, {facts.step(k, facts.packed_gqa_axis)} * {size}, n{axis})"]
-        self.values.define_top(f"copy_{name} = copy_rows({rows}, {copied})")
-        return [f"copy_{name}({source}, n{axis})"]
+            heads = f"{facts.step(k, facts.packed_gqa_axis)} * {size}", f"n{axis}"
+            return [bind("copy_q", copy_rows(rows, *copied, True))(*source, facts.row_limit, *heads)]
+        return [bind(f"copy_{name}", copy_rows(rows, *copied))(*source, f"n{axis}")]
 
     def _load_elements(self, name: str, k: int, axes: tuple[int, int], first: str) -> list[str]:
         """Lines that load a tile element by element; `axes` are those of its rows and columns."""
@@ -48,12 +49,10 @@ class SmemTiles:
         columns = s.row_bytes(s.head_dim_v if name == "v" else s.head_dim) // s.itemsize
         row_steps, limits = ", ".join(facts.step(k, a) for a in axes), ", ".join(f"n{a}" for a in axes)
         transposed = operand.strides[axes[0]] == "1"
-        for definition in (
-            f'P = Tile(width=1, vectors={ELEMENTS_PER_LOAD}, step=1, checks="{"." * ELEMENTS_PER_LOAD}")',
-            f"{name}_elements = row_addresses({rows}, {columns}, {s.block_threads}, {transposed})",
-            f'store_{name} = put_rows("{s.smem_dtype}", {rows}, {columns})',
-        ):
-            self.values.define_top(definition)
+        bind = self.values.source.bind
+        bind("P", Tile(width=1, vectors=ELEMENTS_PER_LOAD, step=1, checks="." * ELEMENTS_PER_LOAD))
+        elements = bind(f"{name}_elements", row_addresses(rows, columns, s.block_threads, transposed))
+        write = bind(f"store_{name}", put_rows(s.smem_dtype, rows, columns))
         address = f"at + ((first + row) * row_step + column * column_step) * {operand.dtype.itemsize}"
         self.values.define_lines(
             f"read_{name}",
@@ -65,10 +64,10 @@ class SmemTiles:
         return [
             "element = int32(0)",
             f"while element < {rows * columns}:",
-            f"    rows_here, columns_here = {name}_elements(element)",
+            f"    rows_here, columns_here = {elements('element')}",
             f"    elements = read_{name}(rows_here, columns_here, "
             f"{facts.base_address(k)}, int64({first}), {row_steps}, {limits})",
-            f"    store_{name}({name}_at, rows_here, columns_here, elements)",
+            f"    {write(f'{name}_at', 'rows_here', 'columns_here', 'elements')}",
             f"    element = int32(element + {ELEMENTS_PER_LOAD * s.block_threads})",
         ]
 
@@ -89,10 +88,8 @@ class PagedLookups:
     def lookup(self, first: str) -> list[str]:
         """Lines that look up the rows of the key tile that begins at index `first`."""
         values, n = self.values, f"n{self.facts.kv_axis}"
-        values.source.top += [
-            f"lookup = PagedLookup({self.facts.tiling.columns})",
-            "paged_rows, valid_words = lookup.places(), lookup.words()",
-        ]
+        values.source.bind("lookup", PagedLookup(self.facts.tiling.columns))
+        values.source.bind_several({"paged_rows": LOOKUP.places(), "valid_words": LOOKUP.words()})
         values.define("clamp_kv_rows", Domain.PAGED_ROW, "int64, int64 -> int64", "j, n", ["return minimum(j, n - 1)"])
         with values.collected() as lines:
             values.source.assign("kv_rows", f"paged_rows({first})")

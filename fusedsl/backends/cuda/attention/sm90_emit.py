@@ -15,9 +15,25 @@ from ..emit.source_text import header
 from .emit_block_mask import BlockMaskBits
 from .emit_element_mask import ElementMask
 from .emit_epilogue import Epilogue
-from .emit_fragment import APPROX, FragmentEmitter
+from .emit_fragment import APPROX, OUTPUT, SCORE, FragmentEmitter
 from .emit_nonfinite_fallback import NonfiniteFallback
 from .emit_softmax import OnlineSoftmax
+from .intrinsics import (
+    Fragment,
+    approx,
+    dynamic_smem,
+    mn_major_descriptor,
+    param_address,
+    row_positions,
+    setmaxnreg_dec,
+    setmaxnreg_inc,
+    store_rows,
+    tma_load,
+    tma_store,
+    wgmma_pv,
+    wgmma_qk,
+    wgmma_wait,
+)
 from .sm90_mainloop import NEXT_SCORES, WORK_ITER, Sm90Mainloop, sm90_facts
 from .sm90_producer import Sm90Producer, TmaPipelines
 from .sm90_schedule import (
@@ -79,33 +95,31 @@ class Sm90Emitter:
         ptx_type, columns = SM90_PTX_TYPES[dtype], s.columns
         width, out = (-(-n // 16) * 16 for n in (s.head_dim, s.head_dim_v))
         producer, consumer = warpgroup_registers(kernel, s.consumer_warpgroups, s.after_spill)
-        self.source.top += [
-            f"score_fragment, output_fragment = Fragment({columns}), Fragment({out})",
-            f"{', '.join(SM90_APPROX)} = {', '.join(f'approx({name!r})' for name in SM90_APPROX)}",
-            f'start_qk = wgmma_qk("{ptx_type}", {s.rows}, {columns}, {width})',
-            f'start_pv = wgmma_pv("{ptx_type}", {columns}, {out})',
-            f"v_descriptor, pack = mn_major_descriptor({columns}), score_fragment.pack({dtype!r})",
-            "wait_qk, wait_all, zero_output = wgmma_wait(1), wgmma_wait(0), output_fragment.zeros()",
-            'rows_from, columns_from = row_positions("int64"), score_fragment.column_index("int64")',
-            "in_bounds = score_fragment.in_bounds()",
-            f"raise_registers, lower_registers = setmaxnreg_inc({consumer}), setmaxnreg_dec({producer})",
-        ]
+        bind, bind_several = self.source.bind, self.source.bind_several
+        bind_several({"score_fragment": Fragment(columns), "output_fragment": Fragment(out)})
+        bind_several({name: approx(name) for name in SM90_APPROX})
+        bind("start_qk", wgmma_qk(ptx_type, s.rows, columns, width))
+        bind("start_pv", wgmma_pv(ptx_type, columns, out))
+        bind_several({"v_descriptor": mn_major_descriptor(columns), "pack": SCORE.pack(dtype)})
+        bind_several({"wait_qk": wgmma_wait(1), "wait_all": wgmma_wait(0), "zero_output": OUTPUT.zeros()})
+        bind_several({"rows_from": row_positions("int64"), "columns_from": SCORE.column_index("int64")})
+        bind("in_bounds", SCORE.in_bounds())
+        bind_several({"raise_registers": setmaxnreg_inc(consumer), "lower_registers": setmaxnreg_dec(producer)})
         if self.mainloop.bias:
             dtype = kernel.operands[kernel.tma_boxes[self.pipelines.bias.box].operand].dtype.name
-            loads = f'score_fragment.load_smem({s.rows}), score_fragment.unpack("{dtype}")'
-            self.source.top.append(f"load_bias, widen_bias = {loads}")
+            bind_several({"load_bias": SCORE.load_smem(s.rows), "widen_bias": SCORE.unpack(dtype)})
         slots = [(slot.kind, slot.index) for slot in kernel_params(kernel)]
         for number, box in enumerate(kernel.tma_boxes):
-            how = "store" if box.operand in self.epilogue.stores else "load"
-            makers = f"param_address({slots.index(('window', number))}), tma_{how}({len(box.axes)})"
-            self.source.top.append(f"map{number}, tma_{how}{number} = {makers}")
+            how = tma_store if box.operand in self.epilogue.stores else tma_load
+            slot = slots.index(("window", number))
+            bind_several({f"map{number}": param_address(slot), f"{how}{number}": how(len(box.axes))})
 
     # -- shared memory and scheduler
 
     def _init_smem(self) -> None:
         """Emit the shared memory layout, the mbarriers and the scheduler's state."""
         s, source, kernel = self.schedule, self.source, self.facts.kernel
-        source.top.append(f"memory = dynamic_smem({ALIGNMENT})")
+        source.bind("memory", dynamic_smem(ALIGNMENT))
         offsets = smem_offsets(s, kernel)
         source.emit("q_at = memory()", *(f"{name} = int32(q_at + {at})" for name, at in offsets.items() if at))
         source.emit("warpgroup = int32(warp_uniform(thread_idx() >> 7) - 1)")
@@ -188,10 +202,8 @@ class Sm90Emitter:
         s, facts, number = self.schedule, self.facts, len(self.facts.kernel.tma_boxes) - 1
         box = facts.kernel.tma_boxes[number]
         dtype, step = facts.kernel.operands[box.operand].dtype, facts.byte_step(box.operand, facts.query_axis)
-        self.source.top += [
-            f'stage_output = output_fragment.store_smem("{dtype}", {s.rows})',
-            f"store_tail = store_rows({s.rows}, {2 * s.head_dim_v})",
-        ]
+        self.source.bind("stage_output", OUTPUT.store_smem(dtype.name, s.rows))
+        self.source.bind("store_tail", store_rows(s.rows, 2 * s.head_dim_v))
         outer = ["row_from + warp_offset" if a == facts.query_axis else f"c{a}" for a in box.axes[1:]]
         corner = ", ".join([f"panel * {SWIZZLE_ELEMENTS}", *outer])
         smem = f"output_at + panel * {s.rows * SWIZZLE_ROW_BYTES} + warp_offset * {SWIZZLE_ROW_BYTES}"

@@ -95,7 +95,7 @@ wait_for_values, ballot = _FILE.function("wait_for_values", "values"), _FILE.fun
 find_leading_one, popc = _FILE.function("find_leading_one", "word"), _FILE.function("popc", "word")
 
 _FILE = File("attention.intrinsics.smem_swizzle")
-copy_rows = _FILE.maker("copy_rows", "lines, size, room, threads, packed=False", "to, at, step, first, limit")
+copy_rows = _FILE.maker("copy_rows", "lines, size, room, threads, packed=False", "to, at, step, first, limit, *heads")
 store_rows = _FILE.maker("store_rows", "lines, size", "tile, first, to, step, count")
 row_addresses = _FILE.maker("row_addresses", "lines, width, threads, across", "piece")
 put_rows = _FILE.maker("put_rows", "name, lines, width", "to, lines, columns, values")
