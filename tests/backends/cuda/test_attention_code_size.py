@@ -45,7 +45,7 @@ def test_dear_values_of_scores_are_computed_before_masks_and_no_others():
 def test_wide_rows_keep_dear_values_where_they_are_used():
     capped = source(f"softmax(where({CAUSAL}, 30 * tanh(s / 30), -inf)) @ v", 256)
     assert "early_" not in capped
-    assert "approx('tanh')" in capped
+    assert 'approx("tanh")' in capped
 
 
 def test_what_is_the_same_for_all_elements_keeps_no_dear_value_from_standing_before_masks():
