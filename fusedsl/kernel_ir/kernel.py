@@ -163,6 +163,13 @@ class MixedReductionKernel(KernelIR):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MatmulKernel(KernelIR):
+    """A kernel of matrix products whose operands TMA loads, and whose outputs it may store."""
+
+    tma_boxes: tuple[TmaBox, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttentionKernel(KernelIR):
     """An attention kernel: the attention body instead of phases; the columns are the key axis and those behind it."""
 

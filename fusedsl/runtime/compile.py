@@ -71,7 +71,7 @@ def _scheduled(bound: BoundKernel, hardware: Hardware, flexible: bool) -> tuple[
         return attending.with_parameters(bound.kernel, bound.extents), attending
     products = schedule_matmul(bound.kernel, bound.extents, hardware)
     if products is not None:
-        return bound.kernel, products
+        return products.with_parameters(bound.kernel, bound.extents), products
     kernel, looped = bound.transposed or (bound.kernel, bound.looped)
     if looped is not None and 0 in bound.extents:  # an empty row is not held in registers
         kernel = looped

@@ -124,6 +124,7 @@ def _quota_group(plan: KernelPlan, bound: BoundKernel, schedule: Any) -> Special
 def _is_specialized_kind(plan: KernelPlan, bound: BoundKernel, schedule: Any) -> bool:
     """Whether the binary of a schedule serves one class of lengths alone."""
     few = plan.is_elementwise or isinstance(bound.kernel, AttentionKernel) or schedule.max_threads > 0
+    few = few or not schedule.length_specialized
     return bound.specialization_group is not None and not few and not has_common_length(bound.kernel, bound.extents)
 
 

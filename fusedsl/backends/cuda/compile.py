@@ -29,6 +29,8 @@ from .matmul.emit import emit_matmul
 from .matmul.mma_emit import emit_mma_matmul
 from .matmul.mma_schedule import MmaMatmulSchedule
 from .matmul.schedule import MatmulSchedule
+from .matmul.sm90_emit import emit_sm90 as emit_sm90_matmul
+from .matmul.sm90_schedule import Sm90MatmulSchedule
 from .rows.cooperative import CooperativeSchedule
 from .rows.emit import emit_rows
 from .rows.emit_cooperative import emit_cooperative
@@ -53,6 +55,7 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     MixedReductionSchedule: emit_rows_and_columns,
     MatmulSchedule: emit_matmul,
     MmaMatmulSchedule: emit_mma_matmul,
+    Sm90MatmulSchedule: emit_sm90_matmul,
     Sm90AttentionSchedule: emit_sm90,
     MmaAttentionSchedule: emit_mma,
 }

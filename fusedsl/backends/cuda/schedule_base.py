@@ -23,6 +23,7 @@ class Schedule:
     reason: str
     registers: int  # a thread, by estimate
     max_threads = 0  # threads are a launch parameter, up to this; 0: compiled
+    length_specialized = True  # a binary serves one class of lengths alone
     grid_sync = False  # blocks pass grid barriers: all are resident at once
 
     @property

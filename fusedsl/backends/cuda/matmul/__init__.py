@@ -52,3 +52,16 @@ class RowVectorIntrinsics(Named):
 RowVectors = File("matmul.row_vectors").type(
     "RowVectors", "columns, width, vectors, threads, partial=True", RowVectorIntrinsics
 )
+_FILE = File("matmul.wgmma")
+wgmma_slice = _FILE.maker("wgmma_slice", "kind, columns, pairs, majors", "sums, *descriptors")
+wgmma_wait_group = _FILE.maker("wgmma_wait_group", "left", "")
+cluster_rank, cluster_sync = _FILE.function("cluster_rank"), _FILE.function("cluster_sync")
+mbarrier_arrive_cluster = _FILE.function("mbarrier_arrive_cluster", "at, block")
+tma_load_multicast = _FILE.maker("tma_load_multicast", "rank, blocks", "to, map, mbarrier, *coordinates")
+tma_store_wait_read = _FILE.maker("tma_store_wait_read", "left", "")
+take_panel, zero_sums = _FILE.maker("take_panel", "first, columns", "sums"), _FILE.maker("zero_sums", "count", "")
+
+_FILE = File("matmul.panel_memory")
+load_panel = _FILE.maker("load_panel", "columns, name, width", "rows, wanted, room, step")
+load_column_values = _FILE.maker("load_column_values", "columns, name, width", "address, room, step")
+store_panel = _FILE.maker("store_panel", "columns, name, width", "rows, values, wanted, room, step")

@@ -12,6 +12,7 @@ from ....kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_til
 from ....kernel_ir.phase import Body
 from ..schedule_base import Extents, Schedule
 from .mma_schedule import schedule_mma
+from .sm90_schedule import schedule_sm90
 
 EDGE, DEPTH, THREADS = 64, 16, 256  # rows and columns of a block, steps of its strips, threads
 PADDED = EDGE + 4  # elements between a step and the next in shared memory: 16 bytes apart, and few banks meet
@@ -30,6 +31,7 @@ class MatmulSchedule(Schedule):
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
     width = 1
+    length_specialized = False
 
     @property
     def block_threads(self) -> int:
@@ -71,7 +73,7 @@ def schedule_smem_tiles(kernel: KernelIR, extents: Extents, hardware: Hardware) 
     return MatmulSchedule(along, blocks, THREADS, reason, registers)
 
 
-SCHEDULERS = (schedule_mma, schedule_smem_tiles)
+SCHEDULERS = (schedule_sm90, schedule_mma, schedule_smem_tiles)
 
 
 def _tiles(found: MatmulAxes, extents: Extents) -> int:

@@ -10,7 +10,7 @@ KINDS = {types.int32: I32, types.int64: I64, types.float32: F32}
 LETTERS = {types.int32: "r", types.int64: "l", types.float32: "f"}
 
 
-def _statement(text: str, *kinds: types.Type) -> Callable:
+def statement(text: str, *kinds: types.Type) -> Callable:
     """A volatile PTX statement with operands $0, $1 … and no result."""
     constraints = ",".join([*(LETTERS[k] for k in kinds), "~{memory}"])
 
@@ -27,49 +27,49 @@ i32, i64 = types.int32, types.int64
 
 # -- mbarriers: 32-bit addresses in shared memory
 
-mbarrier_init = _statement("mbarrier.init.shared::cta.b64 [$0], $1;", i32, i32)
-fence_mbarrier_init = _statement("fence.mbarrier_init.release.cluster;")
-mbarrier_expect_tx = _statement("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", i32, i32)
-mbarrier_arrive = _statement("mbarrier.arrive.shared::cta.b64 _, [$0];", i32)
-mbarrier_wait_parity = _statement(
+mbarrier_init = statement("mbarrier.init.shared::cta.b64 [$0], $1;", i32, i32)
+fence_mbarrier_init = statement("fence.mbarrier_init.release.cluster;")
+mbarrier_expect_tx = statement("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", i32, i32)
+mbarrier_arrive = statement("mbarrier.arrive.shared::cta.b64 _, [$0];", i32)
+mbarrier_wait_parity = statement(
     "{\n.reg .pred done;\nAGAIN${:uid}:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
     "@!done bra AGAIN${:uid};\n}",
     i32,
     i32,
 )
-bar_sync = _statement("bar.sync $0, $1;", i32, i32)
-bar_arrive = _statement("bar.arrive $0, $1;", i32, i32)
+bar_sync = statement("bar.sync $0, $1;", i32, i32)
+bar_arrive = statement("bar.arrive $0, $1;", i32, i32)
 
 
 def setmaxnreg_inc(count: int) -> Callable:
     """`raise_registers()`: raise the registers of each thread of a warpgroup to this count."""
-    return _statement(f"setmaxnreg.inc.sync.aligned.u32 {count};")
+    return statement(f"setmaxnreg.inc.sync.aligned.u32 {count};")
 
 
 def setmaxnreg_dec(count: int) -> Callable:
     """`lower_registers()`: lower them to this count."""
-    return _statement(f"setmaxnreg.dec.sync.aligned.u32 {count};")
+    return statement(f"setmaxnreg.dec.sync.aligned.u32 {count};")
 
 
 def tma_load(rank: int) -> Callable:
     """`tma_load(to, map, mbarrier, c0, …)`: load a box of an array to shared memory; completes the mbarrier."""
     corner = ", ".join(f"${3 + k}" for k in range(rank))
     form = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-    return _statement(f"{form} [$0], [$1, {{{corner}}}], [$2];", i32, i64, i32, *[i32] * rank)
+    return statement(f"{form} [$0], [$1, {{{corner}}}], [$2];", i32, i64, i32, *[i32] * rank)
 
 
 def tma_store(rank: int) -> Callable:
     """`tma_store(from, map, c0, …)`: store a box from shared memory to an array; elements out of bounds are skipped."""
     corner = ", ".join(f"${2 + k}" for k in range(rank))
     form = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group"
-    return _statement(f"{form} [$1, {{{corner}}}], [$0];", i32, i64, *[i32] * rank)
+    return statement(f"{form} [$1, {{{corner}}}], [$0];", i32, i64, *[i32] * rank)
 
 
-fence_proxy_async = _statement(
+fence_proxy_async = statement(
     "fence.proxy.async.shared::cta;\nbar.warp.sync 0xffffffff;"
 )  # makes the warp's stores visible to TMA
-tma_store_commit = _statement("cp.async.bulk.commit_group;")  # groups this thread's stores since the last commit
-tma_store_wait = _statement(
+tma_store_commit = statement("cp.async.bulk.commit_group;")  # groups this thread's stores since the last commit
+tma_store_wait = statement(
     "cp.async.bulk.wait_group.read 0;\nbar.warp.sync 0xffffffff;"
 )  # until their shared memory may be overwritten
 
@@ -90,8 +90,8 @@ def dynamic_smem(alignment: int) -> Callable:
     return intrinsic(0)(lambda: (i32, lambda e: e.dynamic_shared(alignment)))
 
 
-st_shared = _statement("st.shared.b32 [$0], $1;", i32, i32)  # 32 bits
-or_shared = _statement("red.shared.or.b32 [$0], $1;", i32, i32)  # more bits of them, whoever else sets some
+st_shared = statement("st.shared.b32 [$0], $1;", i32, i32)  # 32 bits
+or_shared = statement("red.shared.or.b32 [$0], $1;", i32, i32)  # more bits of them, whoever else sets some
 
 
 @intrinsic(1)
@@ -172,7 +172,7 @@ def _tied(count: int) -> list[str]:
     return ["=f"] * count + [str(k) for k in range(count)]
 
 
-def _tuple_asm(e: Emitter, count: int, lines: Sequence[str], constraints: Sequence[str], values) -> list[ir.Value]:
+def tuple_asm(e: Emitter, count: int, lines: Sequence[str], constraints: Sequence[str], values) -> list[ir.Value]:
     kind = ir.LiteralStructType([F32] * count)
     results = e.asm(kind, "{\n" + "\n".join(lines) + "\n}", ",".join([*constraints, "~{memory}"]), values, effect=True)
     return e.unpack(results, count)
@@ -198,7 +198,7 @@ def wgmma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
                 f"{_listed(0, count)}, a, b, more, 1, 1, 0, 0;",
             ]
         lines.append("wgmma.commit_group.sync.aligned;")
-        return e.pack(result, _tuple_asm(e, count, lines, ["=&f"] * count + ["l", "l"], [a, b]))
+        return e.pack(result, tuple_asm(e, count, lines, ["=&f"] * count + ["l", "l"], [a, b]))
 
     return emit
 
@@ -221,7 +221,7 @@ def wgmma_pv(kind: str, steps: int, width: int) -> Callable:
             ]
         lines.append("wgmma.commit_group.sync.aligned;")
         given = [*e.unpack(so_far, count), *e.unpack(pairs, held), b]
-        return e.pack(result, _tuple_asm(e, count, lines, [*_tied(count), *["r"] * held, "l"], given))
+        return e.pack(result, tuple_asm(e, count, lines, [*_tied(count), *["r"] * held, "l"], given))
 
     return emit
 
@@ -250,7 +250,7 @@ def wgmma_wait(left: int) -> Callable:
 
         def emit(e, sums):
             lines = [f"wgmma.wait_group.sync.aligned {left};"]
-            return e.pack(kind, _tuple_asm(e, count, lines, _tied(count), e.unpack(sums, count)))
+            return e.pack(kind, tuple_asm(e, count, lines, _tied(count), e.unpack(sums, count)))
 
         return kind, emit
 

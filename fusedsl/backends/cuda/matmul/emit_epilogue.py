@@ -1,0 +1,222 @@
+"""Emits the epilogue of products: what follows the sums, panel by panel, and the stores of its results.
+
+A warpgroup has 64 rows from `row_from` on, and the tile's columns from `column_from` on. Sums, loads and results are
+fragments; values of a row or a column alone are loaded once for each row or column of a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ....kernel_ir.kernel import Load, TmaBox
+from ....kernel_ir.matmul_axes import MatmulAxes
+from ....kernel_ir.phase import Body, Store
+from ..attention.intrinsics import (
+    Fragment,
+    FragmentIntrinsics,
+    fence_proxy_async,
+    row_positions,
+    tma_store,
+    tma_store_commit,
+    tma_store_wait,
+)
+from ..emit.intrinsic import Function
+from ..emit.source_text import SourceBuilder
+from ..tile import thread_idx, uniform
+from . import load_column_values, load_panel, store_panel, tma_store_wait_read
+
+ROWS, WARP_ROWS = 64, 16
+ROW_BYTES = 128  # of a panel in shared memory
+STAGED_BYTES = ROWS * ROW_BYTES
+BUFFERS = 2
+
+
+class PanelEpilogue:
+    """The epilogue of a warpgroup's tile."""
+
+    def __init__(self, src: SourceBuilder, axes: MatmulAxes, panel: int):
+        self.src, self.kernel, self.axes, self.panel = src, src.kernel, axes, panel
+        (self.row_axis,), (self.column_axis,) = axes.rows, axes.columns
+        phase = src.kernel.phases[0]
+        self.body, self.stores = phase.row or Body((), (), ()), phase.row_stores
+        self.fragment: FragmentIntrinsics = src.bind("panel", Fragment(panel))
+        self.rows_from = src.bind("rows_from", row_positions("int32"))
+        self.maps: dict[int, Function] = {}
+        self.boxes: dict[int, TmaBox] = {}
+        self.staged = 0  # panels so far
+
+    def store_by_tma(self, operands: Sequence[int], maps: Sequence[Function], boxes: Sequence[TmaBox]) -> None:
+        """Outputs that are stored through shared memory, with their tensor maps."""
+        self.maps = dict(zip(operands, maps))
+        self.boxes = {box.operand: box for box in boxes if box.operand in self.maps}
+
+    # -- rows
+
+    def begin(self) -> None:
+        """Emit what all panels of a tile share: rows, batch positions, and values that do not depend on columns."""
+        src = self.src
+        src.wide.clear()
+        for p in self.kernel.positions:
+            if p.axis in self.axes.batch:
+                src.assign(p.value.name, f"{p.value.dtype.name}(c{p.axis})")
+        src.assign("rows", self.rows_from("row_from"))
+        self._define("rows_in_bounds", self.fragment.rowwise, "int32, int32 -> bool", "row, n", "row < n")
+        src.assign("rows_wanted", f"rows_in_bounds(rows, int32({src.names.extent(self.row_axis)}))")
+        for load in self._loads():
+            if not self._varies(load.operand, self.column_axis):
+                self._load_row_value(load)
+        for p in self._positions(self.row_axis):
+            self._convert(p.value.name, self.fragment.rowwise, p.value.dtype.name, "rows")
+
+    def _loads(self) -> list[Load]:
+        names = {v.name for v in self.body.args} | {s.value for s in self.stores}
+        return [load for load in self.kernel.loads if load.value.name in names]
+
+    def _positions(self, axis: int) -> list:
+        names = {v.name for v in self.body.args} | {s.value for s in self.stores}
+        return [p for p in self.kernel.positions if p.axis == axis and p.value.name in names]
+
+    def _varies(self, k: int, axis: int) -> bool:
+        return self.kernel.operands[k].strides[axis] != "0"
+
+    def _convert(self, name: str, domain: object, dtype: str, value: str) -> None:
+        self._define(f"index_{name}", domain, f"int32 -> {dtype}", "index", f"{dtype}(index)")
+        self.src.assign(name, f"index_{name}({value})")
+
+    def _define(self, name: str, domain, types: str, parameters: str, value: str) -> Function:
+        decorator = uniform(types) if domain is None else domain(types)
+        return self.src.function(decorator, name, parameters.split(", "), [f"return {value}"])
+
+    def _load_row_value(self, load: Load) -> None:
+        """Emit a value of each row, or of the whole batch element."""
+        src, k, dtype = self.src, load.operand, self.kernel.operands[load.operand].dtype
+        name = load.value.name
+        if self._varies(k, self.row_axis):
+            read = self._define(
+                *(f"read_{name}", self.fragment.rowwise, f"int64, int32, int64, bool -> {load.value.dtype.name}"),
+                *("base, row, step, wanted", f"fetch_{dtype.name}(base + row * step, wanted)"),
+            )
+            src.assign(name, read(self._base(k), "rows", self._step(k, self.row_axis), "rows_wanted"))
+        else:
+            read = self._define(
+                *(f"read_{name}", None, f"int64 -> {load.value.dtype.name}", "base"),
+                f"fetch_{dtype.name}(base, True)",
+            )
+            src.assign(name, read(self._base(k)))
+
+    # -- addresses
+
+    def _base(self, k: int) -> str:
+        """The address of an operand's first row and column in this batch element."""
+        terms = [
+            f"int64(c{a}) * {self._step(k, a)}" for a in self.axes.batch if self.kernel.operands[k].strides[a] != "0"
+        ]
+        return " + ".join([self.src.names.pointer(k), *terms])
+
+    def _step(self, k: int, axis: int) -> str:
+        """Bytes between neighbours along an axis."""
+        operand = self.kernel.operands[k]
+        size = operand.dtype.itemsize
+        if operand.near == axis or operand.strides[axis] == "1":
+            return f"int64({size})"
+        return f"{self.src.names.stride(k, axis)} * {size}"
+
+    def _row_addresses(self, k: int) -> str:
+        """The addresses of the panel's first column in both rows of a thread."""
+        step = self._step(k, self.row_axis) if self._varies(k, self.row_axis) else "int64(0)"
+        self._define(
+            *("row_addresses", self.fragment.rowwise, "int64, int32, int64 -> int64"),
+            *("base, row, step", "base + row * step"),
+        )
+        first = f"{self._base(k)} + panel_from * {self._step(k, self.column_axis)}"
+        return f"row_addresses({first}, rows, {step})"
+
+    def _width(self, k: int) -> int:
+        """Neighbours that are accessed together: pairs where columns are contiguous and all lines aligned."""
+        operand = self.kernel.operands[k]
+        return 2 if operand.near == self.column_axis and operand.near_access == "vector" else 1
+
+    # -- panels
+
+    def finish(self, number: int, first: int, sums: Mapping[str, str]) -> None:
+        """Emit the epilogue of the panel from column `first` of the tile on; `sums` are the values of its sums."""
+        src = self.src
+        src.assign("panel_from", f"int32(column_from + {first})")
+        src.assign("room", f"int32({src.names.extent(self.column_axis)} - panel_from)")
+        for load in self._loads():
+            if self._varies(load.operand, self.column_axis):
+                self._load_columns(load)
+        if self._positions(self.column_axis):
+            indices = src.bind("column_indices", self.fragment.column_index("int32"))
+            src.assign("columns", indices("panel_from"))
+            for p in self._positions(self.column_axis):
+                self._convert(p.value.name, self.fragment.columnwise, p.value.dtype.name, "columns")
+        for name, value in sums.items():
+            src.assign(name, value)
+        self._call_body()
+        for store in self.stores:
+            if store.operand in self.maps:
+                self._store_tma(store)
+            else:
+                self._store(store)
+
+    def _load_columns(self, load: Load) -> None:
+        """Emit the loads of an operand with a value for each column, or for each element."""
+        src, k = self.src, load.operand
+        dtype, width, step = self.kernel.operands[k].dtype.name, self._width(k), self._step(k, self.column_axis)
+        if self._varies(k, self.row_axis):
+            read = src.bind(f"load_{load.value.name}", load_panel(self.panel, dtype, width))
+            src.assign(load.value.name, read(self._row_addresses(k), "rows_wanted", "room", step))
+        else:
+            read = src.bind(f"load_{load.value.name}", load_column_values(self.panel, dtype, width))
+            src.assign(load.value.name, read(f"{self._base(k)} + panel_from * {step}", "room", step))
+
+    def _call_body(self) -> None:
+        self.src.apply(self.fragment.elementwise, "epilogue", self.body)
+
+    # -- stores
+
+    def _store(self, store: Store) -> None:
+        """Emit the store of a panel from registers."""
+        src, k = self.src, store.operand
+        dtype, name = self.kernel.operands[k].dtype.name, src.names.operand(k)
+        write = src.bind(f"store_{name}", store_panel(self.panel, dtype, self._width(k)))
+        step = self._step(k, self.column_axis)
+        src.emit(write(self._row_addresses(k), self._value(store), "rows_wanted", "room", step))
+
+    def _value(self, store: Store) -> str:
+        """The elements that are stored, one for each column and row, also where the value varies along fewer axes."""
+        produced = {v.name for v in self.body.results} | {u.accumulators[0].name for u in self.kernel.phases[0].folds}
+        if store.value in produced and store.value not in {v.name for v in self.body.args}:
+            return store.value
+        sums = {u.accumulators[0].name for u in self.kernel.phases[0].folds}
+        if store.value in sums:
+            return store.value
+        dtype = self.kernel.operands[store.operand].dtype.compute.name
+        spread = self._define(
+            f"spread_{store.value}", self.fragment.elementwise, f"{dtype} -> {dtype}", "value", "value"
+        )
+        return spread(store.value)
+
+    def _store_tma(self, store: Store) -> None:
+        """Emit the store of a panel by TMA: a warp writes its 16 rows to swizzled shared memory, and one of its threads
+        stores them, while the warp goes on to the next panel."""
+        src, k = self.src, store.operand
+        box, name = self.boxes[k], src.names.operand(k)
+        stage = src.bind(f"stage_{name}", self.fragment.store_smem(self.kernel.operands[k].dtype.name, ROWS))
+        write = src.bind(f"tma_store_{name}", tma_store(len(box.axes)))
+        wait = src.bind("wait_staged", tma_store_wait_read(BUFFERS - 1))
+        at = f"int32(staging_at + warpgroup * {BUFFERS * STAGED_BYTES} + {self.staged % BUFFERS * STAGED_BYTES})"
+        self.staged += 1
+        warp = f"({thread_idx()} >> 5 & {ROWS // WARP_ROWS - 1})"
+        corner = {self.column_axis: "panel_from", self.row_axis: f"row_from + {warp} * {WARP_ROWS}"}
+        coordinates = [f"int32({corner.get(a, f'c{a}')})" for a in box.axes]
+        src.emit(wait(), stage(at, self._value(store)), fence_proxy_async())
+        with src.if_(f"{thread_idx()} & 31 == 0"):
+            src.emit(write(f"int32({at} + {warp} * {WARP_ROWS * ROW_BYTES})", self.maps[k](), *coordinates))
+            src.emit(tma_store_commit())
+
+    def end(self) -> None:
+        """Emit the wait for the last stores."""
+        if self.maps:
+            self.src.emit(tma_store_wait())

@@ -1,0 +1,117 @@
+"""Panel loads and stores: the elements of a thread in a fragment's columns, between registers and global memory.
+
+A panel has 64 rows of some columns, as a warpgroup's wgmma or four warps' mma.sync have them (see FragmentLayout).
+Neighbours along contiguous columns are accessed in pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.types import DType, dtype
+from ..attention.intrinsics.fragment_layout import ROWS
+from ..compiler.numba_backend import I8, I32, I64, Emitter, intrinsic, ir, numba_type, types
+from ..math import convert
+from ..tile.element import narrowed_value, pair, stored_elements, unpaired
+from ..tile.memory import ValidElements, is_packed, load_vector, store_vector
+
+PAIR = 2  # neighbouring columns of a thread in each 8
+
+
+def load_panel(columns: int, name: str, width: int) -> Callable:
+    """`load(rows, wanted, room, step)`: the elements of both rows of a thread, widened; 0 out of bounds.
+
+    `rows` are the addresses of both rows' first column in the panel, `room` the columns from there on that exist,
+    `step` the bytes between columns. Of `width` 2, neighbours are loaded together: columns are contiguous, and pairs
+    aligned.
+    """
+    kind = dtype(name)
+    result = types.UniTuple(numba_type(kind.compute.name), columns // 2)
+
+    def rule(rows, wanted, room, step):
+        def emit(e, addresses, flags, end, further):
+            elements: list[ir.Value | None] = [None] * (columns // 2)
+            for row, (address, flag) in enumerate(zip(e.unpack(addresses, ROWS), e.unpack(flags, ROWS))):
+                for k, column, valid in _columns(e, columns, width, (end, room)):
+                    at = _address(e, address, column, (further, step))
+                    there = e.builder.zext(e.builder.and_(flag, valid), I32)
+                    for n, value in enumerate(_widened(e, kind, width, at, there)):
+                        elements[4 * (k // PAIR) + 2 * row + k % PAIR + n] = value
+            return e.pack(result, elements)
+
+        return result, emit
+
+    return intrinsic(4)(rule)
+
+
+def load_column_values(columns: int, name: str, width: int) -> Callable:
+    """`load(address, room, step)`: a value of each column of a thread, widened; 0 out of bounds."""
+    kind = dtype(name)
+    result = types.UniTuple(numba_type(kind.compute.name), columns // 4)
+
+    def rule(base, room, step):
+        def emit(e, address, end, further):
+            elements = []
+            for _, column, valid in _columns(e, columns, width, (end, room)):
+                at = _address(e, address, column, (further, step))
+                elements += _widened(e, kind, width, at, e.builder.zext(valid, I32))
+            return e.pack(result, elements)
+
+        return result, emit
+
+    return intrinsic(3)(rule)
+
+
+def store_panel(columns: int, name: str, width: int) -> Callable:
+    """`store(rows, values, wanted, room, step)`: the inverse of `load_panel`; elements out of bounds are not
+    stored."""
+    kind = dtype(name)
+
+    def rule(rows, values, wanted, room, step):
+        def emit(e, addresses, held, flags, end, further):
+            own = [narrowed_value(e, kind, v, values.dtype) for v in e.unpack(held, columns // 2)]
+            for row, (address, flag) in enumerate(zip(e.unpack(addresses, ROWS), e.unpack(flags, ROWS))):
+                for k, column, valid in _columns(e, columns, width, (end, room)):
+                    at = _address(e, address, column, (further, step))
+                    place = 4 * (k // PAIR) + 2 * row + k % PAIR
+                    packed = _stored(e, kind, own[place : place + width])
+                    there = e.builder.zext(e.builder.and_(flag, valid), I32)
+                    store_vector(e, kind, width, at, packed, ValidElements(there))
+
+        return types.void, emit
+
+    return intrinsic(5)(rule)
+
+
+Typed = tuple[ir.Value, types.Type]
+
+
+def _columns(e: Emitter, columns: int, width: int, room: Typed) -> list[tuple[int, ir.Value, ir.Value]]:
+    """(number among a thread's columns, column in the panel, whether it exists) of each access."""
+    b = e.builder
+    own = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
+    limit = e.cast(*room, types.int32)
+    found = []
+    for k in range(0, columns // 4, width):
+        column = b.add(own, I32(k // PAIR * 8 + k % PAIR))
+        found.append((k, column, b.icmp_signed("<", column, limit)))
+    return found
+
+
+def _address(e: Emitter, base: ir.Value, column: ir.Value, step: Typed) -> ir.Value:
+    b = e.builder
+    return b.add(base, b.mul(b.sext(column, I64), e.cast(step[0], step[1], types.int64)))
+
+
+def _widened(e: Emitter, kind: DType, width: int, address: ir.Value, wanted: ir.Value) -> list[ir.Value]:
+    """Elements of an array as bodies compute with them."""
+    loaded = unpaired(e, kind, load_vector(e, kind, width, address, ValidElements(wanted)), width)
+    if kind.kind == "b":
+        return [e.builder.icmp_unsigned("!=", x, I8(0)) for x in loaded]
+    return loaded if kind is kind.compute else [convert.widen(e, x, kind.name) for x in loaded]
+
+
+def _stored(e: Emitter, kind: DType, values: list[ir.Value]) -> list[ir.Value]:
+    if is_packed(kind, len(values)):
+        return [pair(e, kind, *values)]
+    return stored_elements(e, kind, values)

@@ -1,0 +1,290 @@
+"""Emits products for sm_90: one producer warp loads K-slices by TMA, consumer warpgroups of 64 rows multiply by wgmma.
+
+Blocks are persistent: while the consumers finish a tile, the producer loads the K-slices of the next one. Blocks of a
+cluster work on neighbouring rows: each loads a part of the columns' operands for all of them.
+"""
+
+from __future__ import annotations
+
+from ....kernel_ir.kernel import MatmulKernel
+from ....kernel_ir.matmul_operands import matmul_operands
+from ....kernel_ir.parameter_layout import kernel_params
+from ..attention.intrinsics import (
+    bar_arrive,
+    bar_sync,
+    dynamic_smem,
+    fence_mbarrier_init,
+    k_major_descriptor,
+    mbarrier_arrive,
+    mbarrier_expect_tx,
+    mbarrier_init,
+    mbarrier_wait_parity,
+    mn_major_descriptor,
+    param_address,
+    setmaxnreg_dec,
+    setmaxnreg_inc,
+    tma_load,
+    warp_uniform,
+    wgmma_wait,
+)
+from ..emit.intrinsic import Function
+from ..emit.source_text import SourceBuilder, header
+from ..tile import barrier, block_idx, thread_idx, udiv
+from . import (
+    cluster_rank,
+    cluster_sync,
+    mbarrier_arrive_cluster,
+    take_panel,
+    tma_load_multicast,
+    wgmma_slice,
+    wgmma_wait_group,
+    zero_sums,
+)
+from .emit_epilogue import PanelEpilogue
+from .sm90_schedule import ALIGNMENT, GROUP_ROWS, ROWS, SLICE, WARPGROUP, Sm90MatmulSchedule
+
+PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
+PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, {1: 232, 2: 232}
+SMEM_ADDRESSES = (1 << 18) - 1
+ROW_BYTES = 2 * SLICE  # of a swizzled row
+PANEL_BYTES = SLICE * ROW_BYTES  # of 64 columns of a K-slice whose columns are contiguous
+
+
+def emit_sm90(kernel: MatmulKernel, schedule: Sm90MatmulSchedule) -> str:
+    """The generated file of a kernel of products on sm_90."""
+    return Sm90MatmulEmitter(kernel, schedule).source()
+
+
+class Sm90MatmulEmitter:
+    """Emitter of a generated file: shared memory, work tiles, the producer, the consumers."""
+
+    def __init__(self, kernel: MatmulKernel, schedule: Sm90MatmulSchedule):
+        operands = matmul_operands(kernel)
+        assert operands is not None
+        self.kernel, self.schedule, self.operands = kernel, schedule, operands
+        self.multiplied = (*operands.left, *operands.right)
+        self.src = SourceBuilder(kernel)
+        (self.row_axis,), (self.column_axis,) = operands.axes.rows, operands.axes.columns
+
+    def source(self) -> str:
+        src, s = self.src, self.schedule
+        src.read_scalars()
+        self._bind_maps()
+        self._init_smem()
+        self._count_tiles()
+        with src.if_else("warpgroup < 0") as (producer, consumer):
+            with producer:
+                src.emit(src.bind("lower_registers", setmaxnreg_dec(PRODUCER_REGISTERS))())
+                with src.if_(f"{thread_idx()} == 0"):
+                    self._produce()
+            with consumer:
+                src.emit(src.bind("raise_registers", setmaxnreg_inc(CONSUMER_REGISTERS[s.consumers]))())
+                self._consume()
+        if s.cluster > 1:  # shared memory stays until the other block has sent and arrived
+            src.emit(cluster_sync())
+        opening = header(self.kernel, s.reason.partition(":")[0], "")
+        return src.text(opening, f"Tiles of {s.rows} x {s.columns}, K-slices of {SLICE}.")
+
+    # -- shared memory
+
+    def _bind_maps(self) -> None:
+        """Bind the tensor maps and their loads and stores."""
+        slots = [(slot.kind, slot.index) for slot in kernel_params(self.kernel)]
+        self.maps = [
+            self.src.bind(f"map{n}", param_address(slots.index(("window", n))))
+            for n in range(len(self.kernel.tma_boxes))
+        ]
+
+    def _init_smem(self) -> None:
+        """Emit the shared memory layout and the mbarriers: full and empty for each stage."""
+        src, s = self.src, self.schedule
+        memory = src.bind("memory", dynamic_smem(ALIGNMENT))
+        src.assign("slices_at", memory())
+        at = s.stages * s.stage_bytes
+        src.assign("staging_at", f"int32(slices_at + {at})")
+        at += s.consumers * s.staging_bytes
+        src.assign("full", f"int32(slices_at + {at})")
+        src.assign("empty", f"int32(slices_at + {at + 8 * s.stages})")
+        src.assign("warpgroup", f"int32({warp_uniform(f'{thread_idx()} >> 7')} - 1)")
+        if s.cluster > 1:
+            src.assign("rank", cluster_rank())
+        with src.if_(f"{thread_idx()} == 0"):
+            src.emit(f"for k in range({s.stages}):")
+            src.emit(f"    {mbarrier_init('full + 8 * k', 1)}")
+            src.emit(f"    {mbarrier_init('empty + 8 * k', s.warpgroups * s.cluster)}")
+            src.emit(fence_mbarrier_init())
+        src.emit(cluster_sync() if s.cluster > 1 else barrier())
+
+    # -- work tiles
+
+    def _count_tiles(self) -> None:
+        """Emit the number of tiles, and the first of this cluster."""
+        src, s, n = self.src, self.schedule, self.src.names.extent
+        unit = s.rows * s.cluster
+        src.assign("row_units", f"int32((int32({n(self.row_axis)}) + {unit - 1}) // {unit})")
+        src.assign("columns_across", f"int32((int32({n(self.column_axis)}) + {s.columns - 1}) // {s.columns})")
+        batch = " * ".join(f"int32({n(a)})" for a in self.operands.axes.batch)
+        src.assign("batch_tiles", "int32(row_units * columns_across)")
+        src.assign("tiles", f"int32(batch_tiles * {batch})" if batch else "batch_tiles")
+        src.assign("slices", f"int32((int32({n(self.kernel.row_axes)}) + {SLICE - 1}) // {SLICE})")
+        shift = s.cluster.bit_length() - 1
+        src.assign("first_tile", f"int32({block_idx()} >> {shift})")
+        src.assign("tile_step", f"int32(grid_dim() >> {shift})")
+
+    def _decode_tile(self) -> None:
+        """Emit the batch indices, the first row and the first column of a tile: groups of tile rows, and in each one
+        column of tiles after another."""
+        src, s = self.src, self.schedule
+        group = max(1, GROUP_ROWS // (s.rows * s.cluster))
+        src.assign("in_batch", "tile")
+        if self.operands.axes.batch:
+            src.assign("batch", udiv("tile", "batch_tiles"))
+            src.assign("in_batch", "int32(tile - batch * batch_tiles)")
+            number = "batch"
+            for a in reversed(self.operands.axes.batch):
+                if a == self.operands.axes.batch[0]:
+                    src.assign(f"c{a}", number)
+                else:
+                    size = f"int32({src.names.extent(a)})"
+                    src.assign(f"q{a}", udiv(number, size))
+                    src.assign(f"c{a}", f"int32({number} - q{a} * {size})")
+                    number = f"q{a}"
+        src.assign("group", udiv("in_batch", f"int32({group} * columns_across)"))
+        src.assign("in_group", f"int32(in_batch - group * {group} * columns_across)")
+        src.assign("group_rows", f"minimum(int32({group}), int32(row_units - group * {group}))")
+        src.assign("column_tile", udiv("in_group", "group_rows"))
+        src.assign("row_unit", f"int32(group * {group} + in_group - column_tile * group_rows)")
+        rank = " + rank" if s.cluster > 1 else ""
+        src.assign("row_from", f"int32((row_unit * {s.cluster}{rank}) * {s.rows})")
+        src.assign("column_from", f"int32(column_tile * {s.columns})")
+
+    def _skip_stages(self) -> None:
+        """Emit the stage and parity after the K-slices of a tile of another warpgroup."""
+        stages = self.schedule.stages
+        self.src.assign("turns", udiv("stage + slices", stages))
+        self.src.emit(f"stage = int32(stage + slices - turns * {stages})", "parity = int32(parity ^ turns & 1)")
+
+    def _advance_stage(self) -> None:
+        self.src.emit(
+            "stage = int32(stage + 1)",
+            f"if stage == {self.schedule.stages}:",
+            "    stage, parity = int32(0), int32(parity ^ 1)",
+        )
+
+    # -- producer
+
+    def _produce(self) -> None:
+        """Emit the loads of one thread: every K-slice of one tile after another, as stages become empty."""
+        src = self.src
+        src.emit("tile, stage, parity = first_tile, int32(0), int32(0)")
+        with src.while_("tile < tiles"):
+            self._decode_tile()
+            src.emit("slice_from = int32(0)")
+            with src.while_(f"slice_from < slices * {SLICE}"):
+                src.emit(mbarrier_wait_parity("empty + 8 * stage", "parity ^ 1"))
+                src.assign("stage_full", "int32(full + 8 * stage)")
+                src.emit(mbarrier_expect_tx("stage_full", self.schedule.stage_bytes))
+                at = 0
+                for number in range(len(self.multiplied)):
+                    self._load(number, f"slices_at + stage * {self.schedule.stage_bytes} + {at}")
+                    at += self.schedule.operand_bytes(number)
+                self._advance_stage()
+                src.emit(f"slice_from = int32(slice_from + {SLICE})")
+            src.emit("tile = int32(tile + tile_step)")
+
+    def _load(self, number: int, to: str) -> None:
+        """Emit the loads of an operand's K-slice: of the columns' operands, this block's part."""
+        src, s, box = self.src, self.schedule, self.kernel.tma_boxes[number]
+        rows = number < s.lefts
+        shared = not rows and s.cluster > 1
+        maker = tma_load_multicast(len(box.axes), s.cluster) if shared else tma_load(len(box.axes))
+        load = src.bind(f"tma_load{number}", maker)
+        own, first = (self.row_axis, "row_from") if rows else (self.column_axis, "column_from")
+        lines = s.rows if rows else s.columns // s.cluster
+        at = {self.kernel.row_axes: "slice_from", own: first}
+        if shared:
+            to, at[own] = f"{to} + rank * {lines * ROW_BYTES}", f"{first} + rank * {lines}"
+        if s.majors[number] == "k":
+            self._load_box(load, number, to, at)
+            return
+        with src._nested(f"for panel in range({lines // SLICE}):"):
+            at[own] = f"{at[own]} + panel * {SLICE}"
+            self._load_box(load, number, f"{to} + panel * {PANEL_BYTES}", at)
+
+    def _load_box(self, load: Function, number: int, to: str, at: dict[int, str]) -> None:
+        corner = [f"int32({at.get(a, f'c{a}')})" for a in self.kernel.tma_boxes[number].axes]
+        self.src.emit(load(f"int32({to})", self.maps[number](), "stage_full", *corner))
+
+    # -- consumers
+
+    def _consume(self) -> None:
+        """Emit the loop of a consumer warpgroup over its tiles: the sums over all K-slices, then the epilogue."""
+        src, s = self.src, self.schedule
+        count = s.columns * len(s.pairs) // 2
+        zeros = src.bind("zeros", zero_sums(count))
+        epilogue = PanelEpilogue(src, self.operands.axes, s.panel)
+        epilogue.store_by_tma(s.tma_stores, self.maps[len(self.multiplied) :], self.kernel.tma_boxes)
+        src.assign("elected", f"{thread_idx()} & {WARPGROUP - 1} == 0")
+        src.emit("tile, stage, parity = first_tile, int32(0), int32(0)")
+        if s.pingpong > 1:
+            src.assign("tile", "int32(tile + warpgroup * tile_step)")
+            with src.if_("warpgroup == 1"):
+                self._skip_stages()
+        with src.while_("tile < tiles"):
+            self._decode_tile()
+            src.assign("sums", zeros())
+            if s.pingpong > 1:  # in turn: else a warpgroup takes an earlier phase of an mbarrier for its own
+                with src.if_("(warpgroup == 1) | (tile != first_tile)"):
+                    src.emit(bar_sync("1 + warpgroup", 2 * WARPGROUP))
+            self._multiply()
+            if s.pingpong > 1:
+                self._skip_stages()
+            else:
+                src.assign("row_from", f"int32(row_from + warpgroup * {ROWS})")
+            epilogue.begin()
+            for number, first in enumerate(range(0, s.columns, s.panel)):
+                sums = {}
+                for product, use in enumerate(self.kernel.phases[0].folds):
+                    panel = src.bind(f"sums{product}_{first}", take_panel(product * s.columns + first, s.panel))
+                    sums[use.accumulators[0].name] = panel("sums")
+                epilogue.finish(number, first, sums)
+            src.emit(f"tile = int32(tile + {s.pingpong} * tile_step)")
+        epilogue.end()
+
+    def _multiply(self) -> None:
+        """Emit the sums of a tile: products of a K-slice run while the next one is awaited."""
+        src, s = self.src, self.schedule
+        kind = PTX_TYPES[self.kernel.operands[self.multiplied[0]].dtype.name]
+        start = src.bind("start_products", wgmma_slice(kind, s.columns, s.pairs, s.majors))
+        src.emit("k, before = int32(0), int32(0)")
+        with src.while_("k < slices"):
+            src.emit(mbarrier_wait_parity("full + 8 * stage", "parity"))
+            # a descriptor has 18 bits of an address: in a cluster there are more, which name the block
+            src.assign("slice_at", f"int32((slices_at + stage * {s.stage_bytes}) & {SMEM_ADDRESSES})")
+            at, descriptors = 0, []
+            for number, major in enumerate(s.majors):
+                own = f" + warpgroup * {ROWS * ROW_BYTES}" if number < s.lefts and s.pingpong == 1 else ""
+                descriptor = k_major_descriptor
+                if major == "mn":
+                    descriptor = src.bind("mn_descriptor", mn_major_descriptor(SLICE))
+                descriptors.append(descriptor(f"int32(slice_at + {at}{own})"))
+                at += s.operand_bytes(number)
+            src.assign("sums", start("sums", *descriptors))
+            src.emit(src.bind("wait_slice", wgmma_wait_group(1))())
+            with src.if_("elected & (k > 0)"):
+                self._release("before")
+            src.assign("before", "stage")
+            self._advance_stage()
+            src.emit("k = int32(k + 1)")
+        if s.pingpong > 1:
+            src.emit(bar_arrive("2 - warpgroup", 2 * WARPGROUP))
+        src.assign("sums", src.bind("wait_sums", wgmma_wait(0))("sums"))
+        with src.if_("elected"):
+            self._release("before")
+
+    def _release(self, stage: str) -> None:
+        """Emit the arrival of a warpgroup that has read a stage, at all blocks that load into it."""
+        cluster = self.schedule.cluster
+        for block in range(cluster):
+            at = f"int32(empty + 8 * {stage})"
+            self.src.emit(mbarrier_arrive(at) if cluster == 1 else mbarrier_arrive_cluster(at, block))

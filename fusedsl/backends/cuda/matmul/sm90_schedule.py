@@ -1,0 +1,244 @@
+"""Schedule of products on sm_90: a TMA producer, wgmma consumers, persistent blocks, clusters that multicast."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+from ....hardware import Hardware
+from ....kernel_ir.instruction_cost import total_cost
+from ....kernel_ir.kernel import KernelIR, MatmulKernel, TmaBox
+from ....kernel_ir.launch_config import LaunchConfig
+from ....kernel_ir.matmul_axes import extent
+from ....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
+from ..attention.sm90_schedule import ALIGNMENT, MBARRIER_BYTES, SWIZZLE_ELEMENTS, TMA_RANK, WARPGROUP
+from ..schedule_base import Extents, Schedule
+
+ROWS, WARP_ROWS = 64, 16  # of a warpgroup, and of a warp
+SLICE = 64  # elements of a K-slice: one swizzled row
+PANEL = 64  # columns that the epilogue finishes and stores at a time
+MOST_SUMS = 256  # columns of accumulators of a warpgroup, over all products
+MOST_STAGES = 8
+STAGING = 2  # panels of outputs that a warpgroup holds in shared memory
+KINDS = ("float16", "bfloat16")
+LONGEST = 1 << 31  # rows, columns and steps are int32
+COLUMNS = (256, 192, 128, 64)  # of a tile, that are tried
+SHAPES = ((2, 1, 1), (2, 1, 2), (1, 2, 1), (1, 2, 2), (1, 1, 1))  # warpgroups of a tile, tiles at once, cluster
+GROUP_ROWS = 2048  # rows of tiles that are worked on together, so that the L2 holds their operands
+# measured: H100, 2026-11, bfloat16 4096 x 4096 x 4096: clocks of a K-slice, by rows and columns of a tile
+SLICE_CLOCKS = {
+    64: {64: 357.0, 128: 502.0, 192: 570.0, 256: 631.0},
+    128: {64: 650.0, 128: 775.0, 192: 900.0, 256: 1198.0},
+}
+SHARED_SLICE = 0.9  # … of that, if a cluster of tiles of 128 x 128 or less shares the columns
+# measured: H100: clocks of a launch, and of a tile for each sum of a thread; an instruction of the epilogue for each
+LAUNCH_CLOCKS, SUM_CLOCKS, INSTRUCTION_CLOCKS = 4000, 36, 1.6
+OVERLAPPED = 0.6  # the part of an epilogue that shows beside the products of another warpgroup
+
+
+@dataclass(frozen=True)
+class Sm90MatmulSchedule(Schedule):
+    """Schedule of a warp-specialised product: a producer warpgroup, and consumer warpgroups of 64 rows each.
+
+    Cooperative: the consumers work on one tile. Ping-pong: each has tiles of its own, and finishes one while another
+    multiplies.
+
+    Operands are numbered: those with the rows, then those with the columns. `pairs` are the operands of each product.
+    """
+
+    warpgroups: int  # consumers of a tile, which has 64 rows for each
+    pingpong: int  # tiles that consumers of the block work on at once
+    columns: int  # of a tile, and of each product
+    stages: int  # K-slices of all operands in shared memory
+    cluster: int  # blocks with neighbouring rows, which share the columns' operands
+    pairs: tuple[tuple[int, int], ...]
+    majors: tuple[str, ...]  # of each operand: "k" or "mn", its contiguous axis
+    tma_stores: tuple[int, ...]  # outputs, as kernel operands, that are stored by TMA
+    blocks: int = 1
+    reason: str = field(default="", compare=False)
+    registers: int = field(default=168, compare=False)
+    multiprocessors: int = field(default=0, compare=False)  # blocks that loop over tiles
+    width = 1
+    length_specialized = False
+
+    @property
+    def block_threads(self) -> int:
+        return WARPGROUP * (self.consumers + 1)
+
+    @property
+    def consumers(self) -> int:
+        """Consumer warpgroups of a block."""
+        return self.warpgroups * self.pingpong
+
+    @property
+    def rows(self) -> int:
+        return ROWS * self.warpgroups
+
+    @property
+    def lefts(self) -> int:
+        """Operands with the rows."""
+        return 1 + max(left for left, _ in self.pairs)
+
+    def operand_bytes(self, number: int) -> int:
+        """A K-slice of an operand in shared memory."""
+        return (self.rows if number < self.lefts else self.columns) * SLICE * 2
+
+    @property
+    def stage_bytes(self) -> int:
+        return sum(map(self.operand_bytes, range(len(self.majors))))
+
+    @property
+    def panel(self) -> int:
+        """Columns that the epilogue finishes at a time."""
+        return min(PANEL, self.columns)
+
+    @property
+    def staging_bytes(self) -> int:
+        """Shared memory of a warpgroup's outputs on their way."""
+        return STAGING * ROWS * PANEL * 2 if self.tma_stores else 0
+
+    @property
+    def smem_bytes(self) -> int:
+        barriers = 2 * MBARRIER_BYTES * self.stages
+        return ALIGNMENT + self.stages * self.stage_bytes + self.consumers * self.staging_bytes + barriers
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        operands = matmul_operands(kernel)
+        assert operands is not None
+        units = row_units(self, operands, extents) * tiles_across(self, operands, extents)
+        clusters = min(units * extent(operands.axes.batch, extents), self.multiprocessors // self.cluster)
+        blocks = clusters * self.cluster
+        return LaunchConfig(blocks, self.block_threads, self.smem_bytes, cluster=self.cluster, exclusive=True)
+
+    def with_parameters(self, kernel: KernelIR, extents: Extents) -> MatmulKernel:
+        parts = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(KernelIR)}
+        return MatmulKernel(**parts, tma_boxes=tma_boxes(self, kernel))
+
+
+def row_units(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
+    """Tiles of a cluster, along the rows."""
+    return -(-extent(operands.axes.rows, extents) // (schedule.rows * schedule.cluster))
+
+
+def tiles_across(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
+    """Tiles along the columns."""
+    return -(-extent(operands.axes.columns, extents) // schedule.columns)
+
+
+def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm90MatmulSchedule | None:
+    """The schedule of products on sm_90; None if the card, the operands or their layouts do not allow it."""
+    operands = matmul_operands(kernel)
+    if hardware.cc[0] != 9 or operands is None or not _fits(kernel, operands, extents):
+        return None
+    found = list(candidates(kernel, operands, hardware))
+    if not found:
+        return None
+    best = min(found, key=lambda s: predicted_clocks(s, kernel, operands, extents))
+    row_tiles, across = row_units(best, operands, extents) * best.cluster, tiles_across(best, operands, extents)
+    tiles = extent(operands.axes.batch, extents) * row_tiles * across
+    reason = (
+        f"product of matrices by wgmma: {tiles} tiles of {best.rows} × {best.columns}, {best.stages} K-slices of "
+        f"{SLICE} loaded ahead by TMA{f', clusters of {best.cluster} share what they load' if best.cluster > 1 else ''}"
+    )
+    return dataclasses.replace(best, reason=reason)
+
+
+def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
+    """Whether TMA and wgmma take these operands: 16-bit floats of one dtype, float32 sums, one axis on each side."""
+    axes, phase = operands.axes, kernel.phases[0]
+    everyone = (*operands.left, *operands.right)
+    return (
+        kernel.column_axes == len(axes.rows) == len(axes.columns) == 1
+        and not kernel.is_subkernel
+        and kernel.batched is None
+        and 0 not in extents
+        and prod(extents) < LONGEST * LONGEST
+        and max(extents) < LONGEST
+        and len({kernel.operands[k].dtype for k in everyone}) == 1
+        and kernel.operands[everyone[0]].dtype.name in KINDS
+        and all(use.accumulators[0].dtype.name == "float32" for use in phase.folds)
+        and all(kernel.operands[k].near_access == "vector" for k in everyone)
+        and all(kernel.operands[k].near in (kernel.row_axes, *axes.rows, *axes.columns) for k in everyone)
+        and all(len(tma_axes(kernel, k)) <= TMA_RANK for k in everyone)
+    )
+
+
+def candidates(kernel: KernelIR, operands: MatmulOperands, hardware: Hardware) -> Iterator[Sm90MatmulSchedule]:
+    lefts, rights = operands.left, operands.right
+    pairs = tuple((lefts.index(a), len(lefts) + rights.index(b)) for a, b in operands.pairs)
+    k_axis = kernel.row_axes
+    majors = tuple("k" if kernel.operands[k].near == k_axis else "mn" for k in (*lefts, *rights))
+    stores = tuple(
+        store.operand for store in kernel.phases[0].row_stores if _tma_stores(kernel, operands, store.operand)
+    )
+    for columns in COLUMNS:
+        if columns * len(pairs) > MOST_SUMS:
+            continue
+        for warpgroups, pingpong, cluster in SHAPES:
+            if columns % (cluster * SWIZZLE_ELEMENTS):
+                continue
+            one = Sm90MatmulSchedule(
+                *(warpgroups, pingpong, columns, MOST_STAGES, cluster, pairs, majors, stores),
+                multiprocessors=hardware.multiprocessors,
+            )
+            room = hardware.block_shared - one.smem_bytes + MOST_STAGES * (one.stage_bytes + 2 * MBARRIER_BYTES)
+            stages = min(MOST_STAGES, room // (one.stage_bytes + 2 * MBARRIER_BYTES))
+            if stages >= 2:
+                yield dataclasses.replace(one, stages=stages)
+
+
+def predicted_clocks(s: Sm90MatmulSchedule, kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> float:
+    """Clocks of an SM that works on the most tiles."""
+    tiles = row_units(s, operands, extents) * tiles_across(s, operands, extents)
+    tiles *= s.cluster * extent(operands.axes.batch, extents)
+    waves = -(-tiles // (s.multiprocessors // s.cluster * s.cluster))
+    columns = s.columns * len(s.pairs)
+    each = SLICE_CLOCKS[s.rows][-(-columns // SLICE) * SLICE]
+    if s.cluster > 1 and s.warpgroups > 1 and columns <= 128:
+        each *= SHARED_SLICE
+    row = kernel.phases[0].row
+    epilogue = columns / 2 * (SUM_CLOCKS + INSTRUCTION_CLOCKS * (total_cost(row.instructions) if row else 0))
+    slices = -(-extents[-1] // SLICE)
+    if s.pingpong > 1:
+        return LAUNCH_CLOCKS + waves * (slices * each + OVERLAPPED * epilogue) + epilogue
+    return LAUNCH_CLOCKS + waves * (slices * each + epilogue)
+
+
+# -- TMA
+
+
+def tma_axes(kernel: KernelIR, k: int) -> tuple[int, ...]:
+    """The axes of an operand's tensor map, from the contiguous one outwards: first those of a tile."""
+    operand = kernel.operands[k]
+    varying = [a for a, stride in enumerate(operand.strides) if stride != "0" and a != operand.near]
+    return (operand.near, *reversed(varying))
+
+
+def _tma_stores(kernel: KernelIR, operands: MatmulOperands, k: int) -> bool:
+    """Whether TMA stores panels of an output: 16 bits, contiguous columns, every row aligned."""
+    operand = kernel.operands[k]
+    near = operand.near == operands.axes.columns[0] and operand.near_access == "vector"
+    varies = operand.strides[operands.axes.rows[0]] != "0"
+    return operand.dtype.name in KINDS and near and varies and len(tma_axes(kernel, k)) <= TMA_RANK
+
+
+def tma_boxes(schedule: Sm90MatmulSchedule, kernel: KernelIR) -> tuple[TmaBox, ...]:
+    """The boxes of the operands, in their order, then of the outputs: 64 elements wide, as deep as one load takes."""
+    operands = matmul_operands(kernel)
+    assert operands is not None
+    boxes = []
+    for number, k in enumerate((*operands.left, *operands.right)):
+        own = operands.axes.rows[0] if number < schedule.lefts else operands.axes.columns[0]
+        lines = schedule.rows if number < schedule.lefts else schedule.columns // schedule.cluster
+        inner, across = (kernel.row_axes, own) if schedule.majors[number] == "k" else (own, kernel.row_axes)
+        boxes.append(_box(kernel, k, inner, across, lines if schedule.majors[number] == "k" else SLICE))
+    for k in schedule.tma_stores:
+        boxes.append(_box(kernel, k, operands.axes.columns[0], operands.axes.rows[0], WARP_ROWS))
+    return tuple(boxes)
+
+
+def _box(kernel: KernelIR, k: int, inner: int, across: int, lines: int) -> TmaBox:
+    axes = tma_axes(kernel, k)
+    return TmaBox(k, axes, tuple({inner: SWIZZLE_ELEMENTS, across: lines}.get(a, 1) for a in axes))

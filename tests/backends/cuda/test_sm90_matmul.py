@@ -1,0 +1,130 @@
+"""Products on sm_90: every tile shape on an emulated GPU, layouts, epilogues, and how tiles are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fusedsl as fd
+from fusedsl.backends.cuda.matmul import sm90_schedule
+from fusedsl.runtime import compile as compiler
+from fusedsl.runtime.array_copies import to_host
+
+pytest.importorskip("numba_cuda")
+from ptx import emulated_gpu
+
+BRAIN = ml_dtypes.bfloat16
+M, N, K = 136, 200, 136
+TEXTS = {
+    "rows by rows": ("x @ w", "x w"),
+    "rows by columns": ("x @ t.mT", "x t"),
+    "columns by rows": ("u.mT @ w", "u w"),
+    "columns by columns": ("u.mT @ t.mT", "u t"),
+}
+EPILOGUES = {
+    "bias of columns, a residual": ("gelu(x @ w + b) + r", "x w b r"),
+    "factors of rows and columns": ("(x @ w) * c[:, None] * b", "x w c b"),
+    "two products": ("silu(x @ w) * (x @ v)", "x w v"),
+    "two products of different rows": ("x @ w + y @ w", "x w y"),
+    "float32, and two results": ("p = float32(x) @ float32(w); p, bfloat16(2 * p)", "x w"),
+    "positions": ("(x @ w) * (arange(136)[:, None] - arange(200))", "x w"),
+    "a condition in memory": ("where(m, x @ w, b)", "m x w b"),
+}
+
+
+def arrays(dtype=BRAIN):
+    random = np.random.default_rng(7)
+    shapes = {"x": (M, K), "y": (M, K), "w": (K, N), "v": (K, N), "t": (N, K), "u": (K, M), "b": (N,), "r": (M, N)}
+    found = {name: random.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
+    found |= {"c": random.standard_normal(M).astype(np.float32), "m": random.random((M, N)) < 0.5}
+    return found
+
+
+def agrees(text, names, given, dtype=BRAIN):
+    """The results on an emulated GPU, beside those of float64: each rounded once."""
+    operands = [given[name] for name in names.split()]
+    wide = [x.astype(np.float64) if x.dtype in (BRAIN, np.float16) else x for x in operands]
+    expected = fd.kernel(text.replace("float32(", "(").replace("bfloat16(", "("))(*wide)
+    with emulated_gpu() as gpu:
+        found = fd.kernel(text)(*map(gpu.asarray, operands))
+        found = [to_host(x).astype(np.float64) for x in (found if isinstance(found, tuple) else (found,))]
+        assert len(gpu.launches) == 1
+    for value, right in zip(found, expected if isinstance(expected, tuple) else (expected,)):
+        error = 2.0**-8 if dtype == BRAIN else 2.0**-10
+        np.testing.assert_array_less(np.abs(value - right), error * np.abs(right) + 1e-4 * np.abs(right).max())
+
+
+@pytest.fixture
+def chosen(monkeypatch):
+    """The schedules of what is compiled, and a function that leaves one candidate."""
+    made, candidates, scheduled = [], sm90_schedule.candidates, compiler.scheduled_cuda
+
+    def recording(*arguments):
+        made.append(scheduled(*arguments)[1])
+        return scheduled(*arguments)
+
+    def only(**fields):
+        def some(*arguments):
+            return (s for s in candidates(*arguments) if all(getattr(s, k) == v for k, v in fields.items()))
+
+        monkeypatch.setattr(sm90_schedule, "candidates", some)
+
+    monkeypatch.setattr("fusedsl.runtime.specialize.scheduled_cuda", recording)
+    return made, only
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("shape", sm90_schedule.SHAPES)
+@pytest.mark.parametrize("columns", [64, 128])
+def test_every_tile_shape_gives_the_same(name, shape, columns, chosen):
+    warpgroups, pingpong, cluster = shape
+    if columns % (64 * cluster):
+        pytest.skip(f"{columns} columns are no boxes for {cluster} blocks")
+    made, only = chosen
+    only(warpgroups=warpgroups, pingpong=pingpong, cluster=cluster, columns=columns)
+    agrees(*TEXTS[name], arrays())
+    assert all(isinstance(s, sm90_schedule.Sm90MatmulSchedule) for s in made)
+    assert {(s.warpgroups, s.pingpong, s.cluster, s.columns) for s in made} == {(*shape, columns)}
+
+
+@pytest.mark.parametrize("dtype", [BRAIN, np.float16])
+@pytest.mark.parametrize("name", EPILOGUES)
+def test_an_epilogue_is_part_of_the_kernel(name, dtype, chosen):
+    text, names = EPILOGUES[name]
+    agrees(text if dtype == BRAIN else text.replace("bfloat16", "float16"), names, arrays(dtype), dtype)
+    assert all(isinstance(s, sm90_schedule.Sm90MatmulSchedule) for s in chosen[0])
+
+
+def test_batches_are_read_where_they_are(chosen):
+    random = np.random.default_rng(1)
+    a, b = (random.standard_normal(shape).astype(BRAIN) for shape in ((2, 3, 72, 80), (2, 1, 88, 80)))
+    with emulated_gpu() as gpu:
+        found = to_host(fd.kernel("a @ b.mT")(gpu.asarray(a), gpu.asarray(b))).astype(np.float64)
+    expected = a.astype(np.float64) @ b.astype(np.float64).swapaxes(-1, -2)
+    np.testing.assert_allclose(found, expected, rtol=2.0**-8, atol=1e-3)
+    assert all(isinstance(s, sm90_schedule.Sm90MatmulSchedule) for s in chosen[0])
+
+
+@pytest.mark.parametrize(
+    "shape, rows, columns",
+    [
+        ((4096, 4096, 4096), 128, 256),
+        ((3072, 3072, 3072), 128, 192),  # measured: H100: 78.6 us, 100 in tiles of 256
+        ((1024, 1024, 1024), 64, 128),  # measured: H100: 8.6 us, 15.6 in tiles of 128 x 256
+        ((128, 4096, 4096), 64, 64),
+    ],
+)
+def test_tiles_fill_the_card(shape, rows, columns, chosen):
+    m, n, k = shape
+    fd.kernel("x @ w").source(fd.spec((m, k), "bfloat16"), fd.spec((k, n), "bfloat16"), device="cuda")
+    (schedule,) = {replace(s, reason="") for s in chosen[0]}
+    assert (schedule.rows, schedule.columns) == (rows, columns)
+
+
+def test_shared_memory_and_stages_are_within_the_card(chosen):
+    fd.kernel("x @ w").source(fd.spec((4096, 4096), "bfloat16"), fd.spec((4096, 4096), "bfloat16"), device="cuda")
+    for s in chosen[0]:
+        assert s.smem_bytes <= 227 << 10 and s.stages >= 3
