@@ -176,6 +176,7 @@ def _kernel_key(kernel: KernelIR | ComboKernel) -> tuple:
         return tuple(map(_kernel_key, kernel.kernels))
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
+    near = tuple((o.near, o.near_access) for o in kernel.operands) if kernel.products else ()  # else a schedule's
     flags = (kernel.resident, kernel.index64, kernel.row_vector_width, kernel.workspace, kernel.semaphores)
     shared = (
         kernel.is_subkernel,
@@ -185,7 +186,7 @@ def _kernel_key(kernel: KernelIR | ComboKernel) -> tuple:
         kernel.tma_boxes,
         kernel.pdl,
     )
-    return (kernel.row_axes, kernel.column_axes, operands, positions, *flags, *shared)
+    return (kernel.row_axes, kernel.column_axes, operands, near, positions, *flags, *shared)
 
 
 def _compile_once(key: tuple, make, kernel: Any, schedule: Any) -> CompiledKernel:

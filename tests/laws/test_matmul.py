@@ -170,3 +170,32 @@ def cut(x: np.ndarray, bits: int) -> np.ndarray:
     """The value without what lies beyond so many significant bits."""
     fraction, exponent = np.frexp(x)
     return np.ldexp(np.trunc(np.ldexp(fraction, bits)), exponent - bits)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_outputs_of_other_alignments_and_orders_are_written_by_other_code(target):
+    check_outputs(target)
+
+
+def test_outputs_of_other_alignments_and_orders_by_the_interpreter_of_ptx():
+    pytest.importorskip("numba_cuda")
+    from ptx import emulated_gpu
+
+    with emulated_gpu(multiprocessors=4) as gpu:
+        check_outputs(gpu.asarray)
+
+
+def check_outputs(target) -> None:
+    """One kernel's calls, the first with the outputs that allow the widest stores."""
+    draw = np.random.default_rng(3)
+    x, w = (target(draw.standard_normal(shape).astype(np.float32)) for shape in ((64, 40), (40, 64)))
+    kernel = fd.kernel("float16(x @ w * 0.25)", fallback=False)
+    right = np.asarray(to_host(kernel(x, w)))
+    base = target(np.zeros(64 * 72 + 8, np.float16))
+    for start in (0, 1, 2, 4):
+        for out in (base[start : start + 4096].reshape(64, 64), base[start : start + 64 * 72].reshape(64, 72)[:, :64]):
+            kernel(x, w, out=out)
+            assert np.array_equal(to_host(out), right)
+    out = base[:4096].reshape(64, 64).T
+    kernel(x, w, out=out)
+    assert np.array_equal(to_host(out), right)
