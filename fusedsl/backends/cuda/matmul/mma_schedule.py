@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from ....hardware import Hardware, registers_for
+from ....hardware import Hardware, blocks_for, registers_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.matmul_axes import extent, worth_tiling
@@ -18,12 +18,15 @@ LONGEST = 1 << 31  # rows, columns and steps are int32
 MOST_SUMS = 128  # of a thread, over all products
 CHAIN = 256  # products that a thread adds one after another before their sum joins the others
 STAGES = 3
+OTHER_REGISTERS = 64  # of a thread, for fragments and addresses
+SYSTEM_BYTES = 1024  # of shared memory, that a block takes besides its own
 ALIGNMENT = 128  # of the tiles in shared memory
 GROUP_ROWS = 8  # rows of tiles that are computed side by side: they share columns in L2
 
 
 FMA_SHAPES = (
     BlockShape(256, 128, 16, (4, 2), (4, 8), 0.78),
+    BlockShape(128, 128, 8, (2, 2), (4, 8), 0.78),
     BlockShape(128, 128, 8, (2, 4), (8, 4), 0.74),
     BlockShape(128, 64, 16, (2, 2), (8, 4), 0.68),
     BlockShape(64, 64, 16, (2, 2), (8, 4), 0.60),
@@ -45,7 +48,7 @@ class MmaMatmulSchedule(Schedule):
     vectors: RowVectorShape
     stages: int
     blocks: int  # per SM
-    chain: int = CHAIN
+    chain: int
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
     width = 1
@@ -126,11 +129,12 @@ def _schedules(
             + [_operand_tile(kernel, k, operands.axes.columns, (one.columns, tile), extents) for k in rights]
         )
         vectors = _row_vectors(kernel, operands, tile, extents)
-        schedule = MmaMatmulSchedule(tile, tiles, pairs, vectors, STAGES, 1)
-        if schedule.smem_bytes > hardware.block_shared:
-            continue
-        twice = tile.count * len(pairs) <= MOST_SUMS // 2 and 2 * (schedule.smem_bytes + 1024) <= hardware.shared
-        yield one.rate, replace(schedule, blocks=2 if twice else 1)
+        schedule = MmaMatmulSchedule(tile, tiles, pairs, vectors, STAGES, 1, CHAIN)
+        if schedule.smem_bytes <= hardware.block_shared:
+            needs = tile.count * len(pairs) + OTHER_REGISTERS
+            blocks = blocks_for(hardware, needs, tile.threads)
+            blocks = min(blocks, hardware.shared // (schedule.smem_bytes + SYSTEM_BYTES))
+            yield one.rate, replace(schedule, blocks=max(1, blocks))
 
 
 def _operand_tile(
