@@ -1,13 +1,15 @@
-"""Products by warps: float32 on CUDA cores, from operands that lie anywhere, with everything around them."""
+"""Products by warps, on CUDA cores and tensor cores: operands that lie anywhere, with everything around them."""
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from test_cuda_emulated import check_twice, normal
 
 import fusedsl as fd
 from fusedsl.backends.cuda.matmul import mma_schedule
+from fusedsl.backends.cuda.matmul.tile_shapes import BlockShape
 
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu
@@ -36,6 +38,25 @@ EPILOGUES = {
     "products of one x": ("silu(x @ g) * (x @ u)", {"x": (40, 64), "g": (64, 80), "u": (64, 80)}),
     "products of several": ("x @ x.mT + x @ y", {"x": (40, 40), "y": (40, 40)}),
 }
+ALIGNED = {
+    "row-major": ("x @ w", {"x": (40, 64), "w": (64, 72)}),
+    "column-major weights": ("x @ w.mT", {"x": (40, 136), "w": (72, 136)}),
+    "column-major rows": ("x.mT @ w", {"x": (64, 40), "w": (64, 72)}),
+    "both column-major": ("x.mT @ w.mT", {"x": (64, 40), "w": (72, 64)}),
+    "a row-major and a column-major product": (
+        "silu(x @ g) * (x @ u.mT)",
+        {"x": (40, 64), "g": (64, 80), "u": (80, 64)},
+    ),
+}
+TILES = [
+    *(("float32", mma_schedule.FMA_SHAPES, one) for one in mma_schedule.FMA_SHAPES),
+    *(("bfloat16", mma_schedule.MMA_SHAPES, one) for one in mma_schedule.MMA_SHAPES),
+]
+BRAIN = ml_dtypes.bfloat16
+
+
+def tile_id(value):
+    return f"{value.rows}x{value.columns} by {value.warps}" if isinstance(value, BlockShape) else str(value)[:8]
 
 
 def arrays(shapes, dtype=np.float32):
@@ -49,11 +70,39 @@ def test_values(case):
         check_twice(gpu, text, arrays(shapes))
 
 
-@pytest.mark.parametrize("shape", mma_schedule.FMA_SHAPES, ids=lambda s: f"{s.rows}x{s.columns}")
-def test_every_tile_shape(shape, monkeypatch):
-    monkeypatch.setattr(mma_schedule, "FMA_SHAPES", (shape,))
+@pytest.mark.parametrize("dtype", [BRAIN, np.float16])
+@pytest.mark.parametrize("case", [*ALIGNED, *LAYOUTS, *EPILOGUES])
+def test_values_on_tensor_cores(case, dtype):
+    """Aligned operands by cp.async, others by registers."""
+    text, shapes = (ALIGNED | LAYOUTS | EPILOGUES)[case]
+    with emulated_gpu(cc=(8, 0)) as gpu:
+        check_twice(gpu, text, arrays(shapes, dtype))
+
+
+@pytest.fixture
+def only(monkeypatch):
+    """One shape of tiles alone."""
+
+    def choose(shape):
+        name = "FMA_SHAPES" if shape.lanes else "MMA_SHAPES"
+        monkeypatch.setattr(mma_schedule, name, (shape,))
+
+    return choose
+
+
+@pytest.mark.parametrize("dtype, _, shape", TILES, ids=tile_id)
+def test_every_tile_shape(dtype, _, shape, only):
+    only(shape)
     with emulated_gpu(cc=(9, 0)) as gpu:
-        check_twice(gpu, "x @ w", arrays({"x": (140, 50), "w": (50, 170)}))
+        check_twice(
+            gpu, "x @ w", arrays({"x": (140, 72), "w": (72, 168)}, ml_dtypes.bfloat16 if "b" in dtype else dtype)
+        )
+
+
+def test_chains_on_tensor_cores(monkeypatch):
+    monkeypatch.setattr(mma_schedule, "MMA_CHAIN", 128)
+    with emulated_gpu(cc=(9, 0)) as gpu:
+        check_twice(gpu, "x @ w", arrays({"x": (40, 300), "w": (300, 72)}, BRAIN))
 
 
 def test_gathered_rows_are_added():
@@ -63,11 +112,19 @@ def test_gathered_rows_are_added():
 
 
 @pytest.mark.parametrize("cc", [80, 86, 90, 120])
-@pytest.mark.parametrize("shape", mma_schedule.FMA_SHAPES, ids=lambda s: f"{s.rows}x{s.columns}")
-def test_nothing_spills(shape, cc, monkeypatch):
-    monkeypatch.setattr(mma_schedule, "FMA_SHAPES", (shape,))
-    x = fd.spec((4096, 4096), "float32")
-    for text in ("x @ w", "gelu(x @ w.mT + b)"):
-        kernel = fd.kernel(text)
-        given = [x, x, fd.spec((4096,), "float32")][: len(kernel.params)]
-        assert all(one.figures.spill_bytes == 0 for one in kernel.resources(*given, cc=cc))
+@pytest.mark.parametrize("dtype, _, shape", TILES, ids=tile_id)
+def test_nothing_spills(dtype, _, shape, cc, only):
+    only(shape)
+    x = fd.spec((4096, 4096), dtype)
+    kernel = fd.kernel("gelu(x @ w.mT + b)")
+    assert all(one.figures.spill_bytes == 0 for one in kernel.resources(x, x, fd.spec((4096,), dtype), cc=cc))
+
+
+@pytest.mark.parametrize("text", ["x @ w", "x.mT @ w.mT"])
+@pytest.mark.parametrize("pitch", [4096, 4095])
+def test_16_bits_are_multiplied_on_tensor_cores(text, pitch):
+    """Whether rows begin at multiples of 16 bytes or not."""
+    kernel = fd.kernel(text)
+    given = [fd.spec((pitch, pitch), "bfloat16")] * 2
+    source = kernel.source(*given, device="cuda", cc=80)
+    assert 'MmaTile("bfloat16"' in source and ("fetch_" in source) == (pitch == 4095)

@@ -18,11 +18,14 @@ class OperandTileIntrinsics(Named):
 
     own_lanes, own_step = Method("", ""), Method("", "")
     copy_async = Method("", "to, addresses, room, step_bytes, left")
+    fetch, put = Method("", "addresses, room, step_bytes, left"), Method("", "to, elements")
 
 
 _FILE = File("matmul.operand_tile")
 OperandTile = _FILE.type(
-    "OperandTile", "dtype, lanes, depth, major, piece, threads, layout, pad=4", OperandTileIntrinsics
+    "OperandTile",
+    "dtype, lanes, depth, major, piece, threads, layout, pad=4, by_registers=False",
+    OperandTileIntrinsics,
 )
 
 
@@ -35,6 +38,17 @@ class FmaTileIntrinsics(Named):
 
 
 FmaTile = File("matmul.fma_tile").type("FmaTile", "dtype, rows, columns, depth, warps, lanes", FmaTileIntrinsics)
+
+
+class MmaTileIntrinsics(Named):
+    """Intrinsics of a block's sums on tensor cores."""
+
+    zeros = Method("", "")
+    multiply = Method("left_layout, right_layout", "left, right, sums")
+    add_sums = Method("", "to, sums, is_first")
+
+
+MmaTile = File("matmul.mma_tile").type("MmaTile", "dtype, sums, rows, columns, depth, warps", MmaTileIntrinsics)
 
 
 class RowVectorIntrinsics(Named):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.matmul_operands import matmul_operands
 from ..attention.intrinsics import dynamic_smem
-from ..emit.intrinsic import Function, Named
+from ..emit.intrinsic import Binding
 from ..emit.source_text import SourceBuilder, header
-from ..tile import Tile, barrier, commit_group, wait_group
-from . import FmaTile, OperandTile, udiv64
+from ..tile import Tile, TileIntrinsics, barrier, commit_group, wait_group
+from . import FmaTile, MmaTile, OperandTile, OperandTileIntrinsics, udiv64
 from .emit_coordinates import MatmulCoordinates
 from .emit_row_epilogue import RowEpilogue
 from .mma_schedule import ALIGNMENT, GROUP_ROWS, MmaMatmulSchedule
-from .tile_shapes import OperandTileShape
+from .tile_shapes import MmaTileShape, OperandTileShape
 
 
 def emit_mma_matmul(kernel: KernelIR, schedule: MmaMatmulSchedule) -> str:
@@ -38,8 +40,9 @@ class MmaMatmulEmitter:
         self.coordinates.emit_batch()
         src.bind("memory", dynamic_smem(ALIGNMENT))
         src.emit("ring = memory()", f"sums_at = int32(ring + {s.sums_offset})")
-        loads = [self._operand(n) for n in range(len(self.factors))]
-        self._mainloop(loads)
+        for n in range(len(self.factors)):
+            self._operand(n)
+        self._mainloop()
         RowEpilogue(self.coordinates, s).emit()
         opening = header(self.kernel, s.reason.partition(":")[0], "")
         comment = f"Output tiles of {s.tile.rows} × {s.tile.columns}; {s.stages} K-slices of {s.tile.depth} in flight."
@@ -64,72 +67,104 @@ class MmaMatmulEmitter:
             f"column_from = tile_column * {tile.columns}",
         )
 
-    def _operand(self, n: int) -> Function:
-        """Emit the addresses of a thread's pieces of an operand; the function that copies them."""
+    def _operand(self, n: int) -> None:
+        """Emit the addresses of a thread's pieces of an operand, and define what copies them."""
         src, k, shape = self.src, self.factors[n], self.schedule.operands[n]
         name, size = src.names.operand(k), shape.itemsize
         own = src.bind(f"{name}_tile", _bound(shape))
-        lanes, step, copy = src.bind_several(
-            {
-                f"{name}_lanes": own.own_lanes(),
-                f"{name}_step": own.own_step(),
-                f"copy_{name}": own.copy_async(),
-            }
-        )
+        lanes, step = src.bind_several({f"{name}_lanes": own.own_lanes(), f"{name}_step": own.own_step()})
         src.bind(f"{name}_pieces", Tile(width=1, vectors=shape.lane_pieces, step=1, checks="." * shape.lane_pieces))
         stride = self.coordinates.stride(k, self.kernel.row_axes)
         src.assign(f"{name}_step_bytes", f"int64({stride} * {size})")
-        advance = Named(f"{name}_pieces.elementwise('int64, int64 -> int64')")
+        advance = TileIntrinsics(f"{name}_pieces").elementwise("int64, int64 -> int64")
         src.function(advance, f"{name}_advance", ["address", "bytes"], ["return address + bytes"])
         side, axes = ("row", self.axes.rows) if n < len(self.operands.left) else ("column", self.axes.columns)
         self.coordinates.emit_pieces(k, side, axes, shape, (lanes(), step()))
-        return copy
+        if shape.by_registers:
+            src.bind_several({f"fetch_{name}": own.fetch(), f"put_{name}": own.put()})
+        else:
+            src.bind(f"copy_{name}", own.copy_async())
 
-    def _copies(self, copies: list[Function], stage: str, step: str) -> None:
-        """Emit the copies of the K-slice that begins at a step to a stage, as one group."""
+    def _start(self, stage: str, step: str) -> None:
+        """Emit the start of the copies of the K-slice that begins at a step, to a stage, as one group."""
         src, s = self.src, self.schedule
         src.assign("left", f"int32(minimum(steps - {step}, {s.tile.depth}))")
-        for n, copy in enumerate(copies):
+        for n, shape in enumerate(s.operands):
             name = src.names.operand(self.factors[n])
-            at = f"int32({stage} + {s.operand_offsets[n]})"
-            src.emit(copy(at, f"{name}_addresses", f"{name}_room", f"{name}_step_bytes", "left"))
+            given = f"{name}_addresses, {name}_room, {name}_step_bytes, left"
+            if shape.by_registers:
+                src.assign(f"{name}_ahead", f"fetch_{name}({given})")
+            else:
+                src.emit(f"copy_{name}(int32({stage} + {s.operand_offsets[n]}), {given})")
             src.assign(f"{name}_addresses", f"{name}_advance({name}_addresses, {name}_step_bytes * {s.tile.depth})")
         src.emit(commit_group())
 
-    def _mainloop(self, copies: list[Function]) -> None:
-        src, s, tile = self.src, self.schedule, self.schedule.tile
-        product = src.bind("product", FmaTile(tile.dtype, tile.rows, tile.columns, tile.depth, tile.warps, tile.lanes))
-        zeros, add = src.bind_several({"no_sums": product.zeros(), "add_sums": product.add_sums()})
-        wait, finish = src.bind_several({"wait_slice": wait_group(s.stages - 2), "wait_copies": wait_group(0)})
-        multiplies = []
-        for number, (left, right) in enumerate(s.pairs):
-            pitches = s.operands[left].pitch, s.operands[right].pitch
-            multiplies.append(src.bind(f"multiply{number}", product.multiply(*pitches)))
+    def _finish(self, stage: str) -> None:
+        """Emit the stores of what came to registers."""
+        for n, shape in enumerate(self.schedule.operands):
+            name = self.src.names.operand(self.factors[n])
+            if shape.by_registers:
+                at = f"int32({stage} + {self.schedule.operand_offsets[n]})"
+                self.src.emit(f"put_{name}({at}, {name}_ahead)")
+
+    def _mainloop(self) -> None:
+        src, s, depth = self.src, self.schedule, self.schedule.tile.depth
+        self._define_products()
         for stage in range(s.stages - 1):
-            self._copies(copies, f"ring + {stage * s.stage_bytes}", f"int64({stage * tile.depth})")
-        end = s.stages * s.stage_bytes
-        src.emit("step, read, write = int64(0), int32(0), " + f"int32({(s.stages - 1) * s.stage_bytes})")
-        with src.while_("step < steps"):
-            src.emit(f"chain, is_first = minimum(step + {s.chain}, steps), step == 0")
-            for number in range(len(s.pairs)):
-                src.assign(f"sums{number}", zeros())
-            with src.while_("step < chain"):
-                src.emit(wait(), barrier())
-                self._copies(copies, "ring + write", f"(step + {(s.stages - 1) * tile.depth})")
-                for number, (left, right) in enumerate(s.pairs):
-                    at = [f"int32(ring + read + {s.operand_offsets[n]})" for n in (left, right)]
-                    src.assign(f"sums{number}", multiplies[number](*at, f"sums{number}"))
-                src.emit(
-                    f"step = step + {tile.depth}",
-                    f"read = select(read == {end - s.stage_bytes}, int32(0), int32(read + {s.stage_bytes}))",
-                    f"write = select(write == {end - s.stage_bytes}, int32(0), int32(write + {s.stage_bytes}))",
-                )
-            for number in range(len(s.pairs)):
-                src.emit(add(f"int32(sums_at + {number * tile.bytes})", f"sums{number}", "is_first"))
-        src.emit(finish(), barrier())
+            self._start(f"ring + {stage * s.stage_bytes}", f"int64({stage * depth})")
+            self._finish(f"ring + {stage * s.stage_bytes}")
+        src.emit(f"step, read, write = int64(0), int32(0), int32({(s.stages - 1) * s.stage_bytes})")
+        if not s.chain:
+            self._chain("steps")
+            src.emit("wait_copies()", barrier())
+            self._add_sums("True")
+        else:
+            with src.while_("step < steps"):
+                src.emit(f"chain, is_first = minimum(step + {s.chain}, steps), step == 0")
+                self._chain("chain")
+                self._add_sums("is_first")
+            src.emit("wait_copies()")
+        src.emit(barrier())
+
+    def _define_products(self) -> None:
+        src, s, tile = self.src, self.schedule, self.schedule.tile
+        if isinstance(tile, MmaTileShape):
+            mma = src.bind("product", MmaTile(tile.dtype, tile.sums, tile.rows, tile.columns, tile.depth, tile.warps))
+            src.bind_several({"no_sums": mma.zeros(), "add_sums": mma.add_sums()})
+            for k, (left, right) in enumerate(s.pairs):
+                src.bind(f"multiply{k}", mma.multiply(s.operands[left].layout, s.operands[right].layout))
+        else:
+            fma = src.bind("product", FmaTile(tile.dtype, tile.rows, tile.columns, tile.depth, tile.warps, tile.lanes))
+            src.bind_several({"no_sums": fma.zeros(), "add_sums": fma.add_sums()})
+            for k, (left, right) in enumerate(s.pairs):
+                src.bind(f"multiply{k}", fma.multiply(s.operands[left].pitch, s.operands[right].pitch))
+        src.bind_several({"wait_slice": wait_group(s.stages - 2), "wait_copies": wait_group(0)})
+
+    def _chain(self, end: str) -> None:
+        """Emit the products of the steps up to an end, one after another in registers."""
+        src, s, depth = self.src, self.schedule, self.schedule.tile.depth
+        last = (s.stages - 1) * s.stage_bytes
+        for number in range(len(s.pairs)):
+            src.assign(f"sums{number}", "no_sums()")
+        with src.while_(f"step < {end}"):
+            src.emit("wait_slice()", barrier())
+            self._start("ring + write", f"(step + {(s.stages - 1) * depth})")
+            for number, (left, right) in enumerate(s.pairs):
+                at = ", ".join(f"int32(ring + read + {s.operand_offsets[n]})" for n in (left, right))
+                src.assign(f"sums{number}", f"multiply{number}({at}, sums{number})")
+            self._finish("ring + write")
+            src.emit(
+                f"step = step + {depth}",
+                f"read = select(read == {last}, int32(0), int32(read + {s.stage_bytes}))",
+                f"write = select(write == {last}, int32(0), int32(write + {s.stage_bytes}))",
+            )
+
+    def _add_sums(self, is_first: str) -> None:
+        for number in range(len(self.schedule.pairs)):
+            at = f"int32(sums_at + {number * self.schedule.tile.bytes})"
+            self.src.emit(f"add_sums({at}, sums{number}, {is_first})")
 
 
-def _bound(shape: OperandTileShape):
+def _bound(shape: OperandTileShape) -> Binding[OperandTileIntrinsics]:
     """The definition of an operand tile in a generated file."""
-    fields = ("dtype", "lanes", "depth", "major", "piece", "threads", "layout", "pad")
-    return OperandTile(**{name: getattr(shape, name) for name in fields})
+    return OperandTile(**{f.name: getattr(shape, f.name) for f in fields(shape)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -12,25 +11,37 @@ from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.matmul_axes import extent, worth_tiling
 from ....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
 from ..schedule_base import Extents, Schedule
-from .tile_shapes import COPY_BYTES, BlockShape, FmaTileShape, OperandTileShape, RowVectorShape
+from .tile_shapes import COPY_BYTES, BlockShape, FmaTileShape, Major, MmaTileShape, OperandTileShape, RowVectorShape
 
 LONGEST = 1 << 31  # rows, columns and steps are int32
-MOST_SUMS = 128  # of a thread, over all products
+MOST_SUMS = 128  # words of a thread, over all products
 CHAIN = 256  # products that a thread adds one after another before their sum joins the others
+MMA_CHAIN = 8192  # … of 16 bits that tensor cores add: 16 at a time, truncated by half an ulp of the sum in the mean
 STAGES = 3
 OTHER_REGISTERS = 64  # of a thread, for fragments and addresses
 SYSTEM_BYTES = 1024  # of shared memory, that a block takes besides its own
 ALIGNMENT = 128  # of the tiles in shared memory
 GROUP_ROWS = 8  # rows of tiles that are computed side by side: they share columns in L2
-
+HALF = ("float16", "bfloat16")
 
 FMA_SHAPES = (
-    BlockShape(256, 128, 16, (4, 2), (4, 8), 0.78),
-    BlockShape(128, 128, 8, (2, 2), (4, 8), 0.78),
-    BlockShape(128, 128, 8, (2, 4), (8, 4), 0.74),
-    BlockShape(128, 64, 16, (2, 2), (8, 4), 0.68),
-    BlockShape(64, 64, 16, (2, 2), (8, 4), 0.60),
-    BlockShape(32, 32, 16, (1, 2), (8, 4), 0.35),
+    BlockShape(256, 128, 16, (4, 2), 0.78, (4, 8)),
+    BlockShape(128, 128, 8, (2, 2), 0.78, (4, 8)),
+    BlockShape(128, 128, 8, (2, 4), 0.74, (8, 4)),
+    BlockShape(128, 64, 16, (2, 2), 0.68, (8, 4)),
+    BlockShape(64, 64, 16, (2, 2), 0.60, (8, 4)),
+    BlockShape(32, 32, 16, (1, 2), 0.35, (8, 4)),
+)
+MMA_SHAPES = (
+    BlockShape(128, 256, 64, (2, 4), 0.6),
+    BlockShape(256, 128, 64, (4, 2), 0.6),
+    BlockShape(128, 128, 64, (2, 2), 0.55),
+    BlockShape(128, 128, 64, (2, 4), 0.5),
+    BlockShape(128, 64, 64, (2, 2), 0.45),
+    BlockShape(64, 128, 64, (2, 2), 0.45),
+    BlockShape(64, 64, 64, (2, 2), 0.35),
+    BlockShape(32, 64, 64, (1, 4), 0.2),
+    BlockShape(16, 64, 64, (1, 4), 0.1),
 )
 
 
@@ -39,10 +50,10 @@ class MmaMatmulSchedule(Schedule):
     """Schedule of products: a block has the sums `tile` of each product, and `stages` K-slices of each operand.
 
     `operands` are the tiles of the kernel's unique operands, those with rows first; `pairs` their numbers for each
-    product. `chain` steps are summed in registers, and chains in shared memory.
+    product. `chain` steps are summed in registers, and chains in shared memory; 0: all steps are one chain.
     """
 
-    tile: FmaTileShape
+    tile: FmaTileShape | MmaTileShape
     operands: tuple[OperandTileShape, ...]
     pairs: tuple[tuple[int, int], ...]
     vectors: RowVectorShape
@@ -69,12 +80,12 @@ class MmaMatmulSchedule(Schedule):
 
     @property
     def sums_offset(self) -> int:
-        """Offset of the sums in shared memory: behind the stages."""
-        return self.stages * self.stage_bytes
+        """Offset of the sums in shared memory: behind the stages, or in their place once all is summed."""
+        return self.stages * self.stage_bytes if self.chain else 0
 
     @property
     def smem_bytes(self) -> int:
-        return self.sums_offset + len(self.pairs) * self.tile.bytes + ALIGNMENT
+        return max(self.stages * self.stage_bytes, self.sums_offset + len(self.pairs) * self.tile.bytes) + ALIGNMENT
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         operands = matmul_operands(kernel)
@@ -87,19 +98,20 @@ class MmaMatmulSchedule(Schedule):
 def schedule_mma(kernel: KernelIR, extents: Extents, hardware: Hardware) -> MmaMatmulSchedule | None:
     """The schedule of products by warps: the predicted fastest of the shapes that fit; None if there is none."""
     operands = matmul_operands(kernel)
-    if operands is None or hardware.cc < (8, 0) or not _takes(kernel, operands, extents):
+    if operands is None or hardware.cc < (8, 0) or not _fits(kernel, operands, extents):
         return None
-    candidates = list(_schedules(kernel, operands, extents, hardware))
-    if not candidates:
+    shapes = _shapes(kernel, operands)
+    found = ((one, _schedule(kernel, operands, one, extents, hardware)) for one in shapes)
+    fitting = [(one, schedule) for one, schedule in found if schedule is not None]
+    if not fitting:
         return None
-    _, best = min(candidates, key=lambda pair: _clocks(pair[1], pair[0], operands, extents, hardware))
+    _, best = min(fitting, key=lambda pair: _clocks(pair[1], pair[0].rate, operands, extents, hardware))
     registers = registers_for(hardware, best.blocks, best.block_threads)
     return replace(best, registers=registers, reason=_reason(best, operands, extents))
 
 
-def _takes(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
-    """Whether warps multiply these operands: float32 throughout, and one axis to sum over."""
-    everyone = {kernel.operands[k].dtype.name for k in (*operands.left, *operands.right)}
+def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
+    """Whether there is one axis to sum over, and int32 counts every axis."""
     return (
         kernel.resident
         and kernel.column_axes == 1
@@ -109,49 +121,71 @@ def _takes(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool
         and 0 not in extents
         and prod(extents) < LONGEST * LONGEST
         and max(extents) < LONGEST
-        and everyone == {"float32"}
-        and all(use.accumulators[0].dtype.name == "float32" for use in kernel.phases[0].folds)
     )
 
 
-def _schedules(
-    kernel: KernelIR, operands: MatmulOperands, extents: Extents, hardware: Hardware
-) -> Iterator[tuple[float, MmaMatmulSchedule]]:
-    """(share of the card's arithmetic, schedule) of each shape that fits."""
+def _shapes(kernel: KernelIR, operands: MatmulOperands) -> tuple[BlockShape, ...]:
+    """The shapes of blocks that multiply these dtypes; none if no instruction does."""
+    dtypes = {kernel.operands[k].dtype.name for k in (*operands.left, *operands.right)}
+    sums = {use.accumulators[0].dtype.name for use in kernel.phases[0].folds}
+    if len(dtypes) > 1 or sums != {"float32"}:
+        return ()
+    (dtype,) = dtypes
+    return FMA_SHAPES if dtype == "float32" else MMA_SHAPES if dtype in HALF else ()
+
+
+def _tile(dtype: str, one: BlockShape) -> FmaTileShape | MmaTileShape:
+    if one.lanes is not None:
+        return FmaTileShape(dtype, one.rows, one.columns, one.depth, one.warps, one.lanes)
+    return MmaTileShape(dtype, "float32", one.rows, one.columns, one.depth, one.warps)
+
+
+def _schedule(
+    kernel: KernelIR, operands: MatmulOperands, one: BlockShape, extents: Extents, hardware: Hardware
+) -> MmaMatmulSchedule | None:
+    """The schedule of a shape with as many stages as fit; None if two do not, or the sums are too many."""
     lefts, rights = operands.left, operands.right
+    tile = _tile(kernel.operands[lefts[0]].dtype.name, one)
     pairs = tuple((lefts.index(a), len(lefts) + rights.index(b)) for a, b in operands.pairs)
-    for one in FMA_SHAPES:
-        tile = FmaTileShape("float32", one.rows, one.columns, one.depth, one.warps, one.lanes)
-        if tile.count * len(pairs) > MOST_SUMS:
-            continue
-        tiles = tuple(
-            [_operand_tile(kernel, k, operands.axes.rows, (one.rows, tile), extents) for k in lefts]
-            + [_operand_tile(kernel, k, operands.axes.columns, (one.columns, tile), extents) for k in rights]
-        )
-        vectors = _row_vectors(kernel, operands, tile, extents)
-        schedule = MmaMatmulSchedule(tile, tiles, pairs, vectors, STAGES, 1, CHAIN)
+    if tile.count * len(pairs) > MOST_SUMS:
+        return None
+    tiles = tuple(
+        [_operand_tile(kernel, k, (operands.axes.rows, one.rows), tile, extents) for k in lefts]
+        + [_operand_tile(kernel, k, (operands.axes.columns, one.columns), tile, extents) for k in rights]
+    )
+    chain = CHAIN if isinstance(tile, FmaTileShape) else MMA_CHAIN
+    chain = chain if extents[-1] > chain else 0
+    vectors = _row_vectors(kernel, operands, tile, extents)
+    for stages in range(STAGES, 1, -1):
+        schedule = MmaMatmulSchedule(tile, tiles, pairs, vectors, stages, 1, chain)
         if schedule.smem_bytes <= hardware.block_shared:
-            needs = tile.count * len(pairs) + OTHER_REGISTERS
-            blocks = blocks_for(hardware, needs, tile.threads)
+            blocks = blocks_for(hardware, tile.count * len(pairs) + OTHER_REGISTERS, tile.threads)
             blocks = min(blocks, hardware.shared // (schedule.smem_bytes + SYSTEM_BYTES))
-            yield one.rate, replace(schedule, blocks=max(1, blocks))
+            return replace(schedule, blocks=max(1, blocks))
+    return None
 
 
 def _operand_tile(
-    kernel: KernelIR, k: int, axes: tuple[int, ...], own: tuple[int, FmaTileShape], extents: Extents
+    kernel: KernelIR, k: int, own: tuple[tuple[int, ...], int], tile: FmaTileShape | MmaTileShape, extents: Extents
 ) -> OperandTileShape:
-    """The tile of an operand with these row or column axes: pieces along its contiguous axis, if that is one of them
-    or that of the sum."""
-    operand, (lanes, tile) = kernel.operands[k], own
-    if operand.near == kernel.row_axes:
-        return OperandTileShape(operand.dtype.name, lanes, tile.depth, "k", 1, tile.threads, "padded")
+    """The tile of an operand with `own` (row or column axes, lanes): pieces of 16 bytes along its contiguous axis, if
+    that is the last of these axes or that of the sum; else single elements."""
+    operand, (axes, lanes) = kernel.operands[k], own
+    major: Major = "k" if operand.near == kernel.row_axes else "mn"
     piece = COPY_BYTES // operand.dtype.itemsize
-    whole = operand.near == axes[-1] and operand.near_access == "vector"
-    whole = whole and (len(axes) == 1 or extents[axes[-1]] % piece == 0)
-    return OperandTileShape(operand.dtype.name, lanes, tile.depth, "mn", piece if whole else 1, tile.threads, "padded")
+    whole = operand.near_access == "vector" and operand.near in (axes[-1], kernel.row_axes)
+    whole = whole and (major == "k" or len(axes) == 1 or extents[axes[-1]] % piece == 0)
+    name, depth, threads = operand.dtype.name, tile.depth, tile.threads
+    if isinstance(tile, FmaTileShape):
+        return OperandTileShape(name, lanes, depth, major, piece if whole and major == "mn" else 1, threads, "padded")
+    if whole:
+        return OperandTileShape(name, lanes, depth, major, piece, threads, major)
+    return OperandTileShape(name, lanes, depth, major, 1, threads, major, by_registers=True)
 
 
-def _row_vectors(kernel: KernelIR, operands: MatmulOperands, tile: FmaTileShape, extents: Extents) -> RowVectorShape:
+def _row_vectors(
+    kernel: KernelIR, operands: MatmulOperands, tile: FmaTileShape | MmaTileShape, extents: Extents
+) -> RowVectorShape:
     """The vectors in which a tile is finished: 16 bytes of the narrowest output, four or eight elements."""
     sizes = [kernel.operands[store.operand].dtype.itemsize for store in kernel.phases[0].row_stores]
     width, last = (8 if min(sizes) <= 2 else 4), extents[operands.axes.columns[-1]]
@@ -162,7 +196,7 @@ def _row_vectors(kernel: KernelIR, operands: MatmulOperands, tile: FmaTileShape,
     return RowVectorShape(tile.columns, width, vectors, tile.threads, last % width != 0)
 
 
-def output_tiles(tile: FmaTileShape, operands: MatmulOperands, extents: Extents) -> int:
+def output_tiles(tile: FmaTileShape | MmaTileShape, operands: MatmulOperands, extents: Extents) -> int:
     """Output tiles of all batches, each a block's."""
     axes = operands.axes
     rows, columns = -(-extent(axes.rows, extents) // tile.rows), -(-extent(axes.columns, extents) // tile.columns)
@@ -172,12 +206,18 @@ def output_tiles(tile: FmaTileShape, operands: MatmulOperands, extents: Extents)
 def _clocks(s: MmaMatmulSchedule, rate: float, operands: MatmulOperands, extents: Extents, hardware: Hardware) -> float:
     """Clocks of an SM with the most tiles: its blocks share its arithmetic."""
     tiles = -(-output_tiles(s.tile, operands, extents) // hardware.multiprocessors)
-    return tiles * s.tile.rows * s.tile.columns * extents[-1] * len(s.pairs) / (hardware.fp32 * rate)
+    unit = hardware.fp32 if isinstance(s.tile, FmaTileShape) else hardware.tensor
+    return tiles * s.tile.rows * s.tile.columns * extents[-1] * len(s.pairs) / (unit * rate)
 
 
 def _reason(s: MmaMatmulSchedule, operands: MatmulOperands, extents: Extents) -> str:
+    tile = s.tile
+    how = (
+        f"a thread sums {tile.thread_rows} × {tile.thread_columns} elements by fused multiply-adds"
+        if isinstance(tile, FmaTileShape)
+        else f"warps of {tile.warp_rows} × {tile.warp_columns} multiply {tile.dtype} on tensor cores"
+    )
     return (
-        f"product of matrices: {output_tiles(s.tile, operands, extents)} tiles of {s.tile.rows} × {s.tile.columns}, "
-        f"{s.stages} slices of {s.tile.depth} steps in flight; a thread sums {s.tile.thread_rows} × "
-        f"{s.tile.thread_columns} elements by fused multiply-adds"
+        f"product of matrices: {output_tiles(tile, operands, extents)} tiles of {tile.rows} × {tile.columns}, "
+        f"{s.stages} slices of {tile.depth} steps in flight; {how}"
     )

@@ -57,7 +57,7 @@ class MmaTile(MmaTileShape):
             right = Fragments(e, right_layout, self.depth, e.cast(right, kinds[1], i32), self.columns)
             left.start(row, lane, "left")
             right.start(column, lane, "right")
-            for step in range(self.depth_bytes // STEP_BYTES):
+            for step in range(SWIZZLE_BYTES // STEP_BYTES):
                 x = [left.read(step, k) for k in range(self.warp_rows // 16)]
                 y = [half for k in range(self.warp_columns // 16) for half in _halves(right.read(step, k))]
                 for i, a in enumerate(x):

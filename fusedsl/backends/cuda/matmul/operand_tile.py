@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
+from ....ir.types import dtype
 from ..compiler.numba_backend import I32, I64, VOID, Emitter, emitted, ir, types
+from ..tile.memory import ValidElements, load_vector, st_shared, stored_type
 from .tile_shapes import COPY_BYTES, SWIZZLE_BYTES, OperandTileShape
 
 CHUNKS = SWIZZLE_BYTES // COPY_BYTES
@@ -63,6 +66,47 @@ class OperandTile(OperandTileShape):
                     self._copy(e, at, b.add(address, further), self._valid(e, there, steps), need)
 
         return emit
+
+    def fetch(self) -> Callable:
+        """`fetch(addresses, room, step_bytes, left)`: a thread's elements of one K-slice, as `copy` takes them: to
+        registers."""
+        result = self._elements()
+
+        @emitted(result, 4)
+        def emit(e, addresses, room, step_bytes, left, *, kinds):
+            b, (lane, step), found = e.builder, self._own(e), list[ir.Value]()
+            left = b.sub(e.cast(left, kinds[3], i32), step)
+            for k, address in enumerate(e.unpack(addresses, self.lane_pieces)):
+                for n in range(self.step_pieces):
+                    there = b.icmp_signed(">", left, I32(n * self.step_stride))
+                    need = self._inside(e, lane, step, k, n)
+                    there = there if need is None else b.and_(there, need)
+                    at = b.add(address, b.mul(step_bytes, I64(n * self.step_stride)))
+                    found += load_vector(e, dtype(self.dtype), 1, at, ValidElements(b.zext(there, I32)))
+            return e.pack(result, found)
+
+        return emit
+
+    def put(self) -> Callable:
+        """`put(to, elements)`: elements that were fetched, to the tile."""
+
+        @emitted(types.void)
+        def emit(e, to, elements, *, kinds):
+            b, (lane, step), target = e.builder, self._own(e), e.cast(to, kinds[0], i32)
+            values = iter(e.unpack(elements, self.lane_pieces * self.step_pieces))
+            for k in range(self.lane_pieces):
+                for n in range(self.step_pieces):
+                    place = self.offset(
+                        e, b.add(lane, I32(k * self.lane_stride)), b.add(step, I32(n * self.step_stride))
+                    )
+                    need, value = self._inside(e, lane, step, k, n), next(values)
+                    with nullcontext() if need is None else b.if_then(need):
+                        st_shared(e, dtype(self.dtype), 1, b.add(target, place), [value])
+
+        return emit
+
+    def _elements(self) -> types.UniTuple:
+        return stored_type(dtype(self.dtype), self.lane_pieces * self.step_pieces, 1)
 
     def _valid(self, e: Emitter, lanes: ir.Value, steps: ir.Value) -> ir.Value:
         """The bytes of a piece that exist: its first lane does."""

@@ -12,6 +12,9 @@ SWIZZLE_BYTES = 128  # of a swizzled line
 WARP = 32
 
 
+Major = Literal["k", "mn"]
+
+
 @dataclass(frozen=True)
 class BlockShape:
     """A shape of a block's sums, and the share of the card's arithmetic that it reaches on many tiles."""
@@ -20,8 +23,8 @@ class BlockShape:
     columns: int
     depth: int
     warps: tuple[int, int]
-    lanes: tuple[int, int]
     rate: float
+    lanes: tuple[int, int] | None = None  # along rows and columns of a warp on CUDA cores; None: tensor cores
 
 
 @dataclass(frozen=True)
@@ -29,16 +32,18 @@ class OperandTileShape:
     """The tile of one operand: `lanes` rows or columns of the block's output, `depth` steps of the sum.
 
     `major` is the contiguous axis in global memory. `piece` elements are copied at a time; several lie along `major`.
+    Copies are by cp.async, or `by_registers`: single elements of two bytes or less.
     """
 
     dtype: str
     lanes: int
     depth: int
-    major: Literal["k", "mn"]
+    major: Major
     piece: int
     threads: int
     layout: Literal["padded", "k", "mn"]  # in shared memory: padded lines of lanes, or swizzled lines along K or lanes
     pad: int = 4  # elements between padded lines
+    by_registers: bool = False
 
     @property
     def itemsize(self) -> int:
@@ -52,15 +57,17 @@ class OperandTileShape:
     @property
     def bytes(self) -> int:
         """Of a stage."""
-        lines = self.pitch if self.layout == "padded" else self.lanes
-        return lines * self.depth * self.itemsize
+        if self.layout == "padded":
+            return self.pitch * self.depth * self.itemsize
+        lines, along = (self.lanes, self.depth) if self.layout == "k" else (self.depth, self.lanes)
+        return lines * -(-along * self.itemsize // SWIZZLE_BYTES) * SWIZZLE_BYTES
 
     @property
     def across(self) -> int:
         """Neighbouring threads with pieces along `major`: those of one line."""
         if self.major == "mn":
             return min(self.lanes // self.piece, self.threads)
-        return min(self.depth // self.piece, 8)
+        return min(self.depth // self.piece, 32 if self.by_registers else 8)
 
     @property
     def lines(self) -> int:
@@ -135,6 +142,45 @@ class FmaTileShape:
     def bytes(self) -> int:
         """Of the sums in shared memory."""
         return self.rows * self.pitch * dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class MmaTileShape:
+    """The sums of a block on tensor cores: of products of `dtype`, in the dtype `sums`; `warps` along rows, columns."""
+
+    dtype: str
+    sums: str
+    rows: int
+    columns: int
+    depth: int
+    warps: tuple[int, int]
+
+    @property
+    def threads(self) -> int:
+        return WARP * self.warps[0] * self.warps[1]
+
+    @property
+    def warp_rows(self) -> int:
+        return self.rows // self.warps[0]
+
+    @property
+    def warp_columns(self) -> int:
+        return self.columns // self.warps[1]
+
+    @property
+    def count(self) -> int:
+        """Sums of a thread."""
+        return self.warp_rows * self.warp_columns // WARP
+
+    @property
+    def pitch(self) -> int:
+        """Sums from one row of the tile in shared memory to the next: pairs of four rows are in different banks."""
+        return self.columns + 8
+
+    @property
+    def bytes(self) -> int:
+        """Of the sums in shared memory."""
+        return self.rows * self.pitch * dtype(self.sums).itemsize
 
 
 @dataclass(frozen=True)
