@@ -13,8 +13,15 @@ from pathlib import Path
 from statistics import median
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "benchmarks"), str(Path(__file__).parents[1])]
+import tempfile
+
 import torch
 
+import fusedsl.backends.cuda.skinny.schedule as schedule
+
+for setting in filter(None, os.environ.get("SKINNY", "").split(",")):  # constants, as STAGES=6
+    setattr(schedule, setting.split("=")[0], int(setting.split("=")[1]))
+    os.environ["FUSEDSL_CACHE_DIR"] = tempfile.mkdtemp()
 import fusedsl as fd
 from gpu import Card
 
@@ -76,7 +83,10 @@ def main():
                 line["error"] = float((found.float() - wanted.float()).abs().max() / wanted.float().abs().max())
             line["ours"] = round(median(card.times(lambda: kernel(*given), repetitions)), 1)
             line["torch"] = round(median(card.times(lambda: reference(*given), repetitions)), 1)
-            line["of floor"], line["of torch"] = round(line["floor"] / line["ours"], 3), round(line["torch"] / line["ours"], 3)
+            line["of floor"], line["of torch"] = (
+                round(line["floor"] / line["ours"], 3),
+                round(line["torch"] / line["ours"], 3),
+            )
         except Exception as fault:
             line["fault"] = f"{type(fault).__name__}: {fault}"[:300]
         print(json.dumps(line), flush=True)

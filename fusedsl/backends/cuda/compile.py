@@ -43,6 +43,10 @@ from .rows_and_columns.schedule import MixedReductionSchedule
 from .scan_sort.scan_schedule import LookbackSchedule
 from .scan_sort.sort_schedule import SortSchedule
 from .schedule_base import Schedule
+from .skinny.emit import emit_skinny
+from .skinny.schedule import SkinnySchedule
+from .small_matmul.emit import emit_small
+from .small_matmul.schedule import SmallMatmulSchedule
 
 EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     ElementwiseSchedule: emit_elementwise,
@@ -56,6 +60,8 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     MatmulSchedule: emit_matmul,
     MmaMatmulSchedule: emit_mma_matmul,
     Sm90MatmulSchedule: emit_sm90_matmul,
+    SkinnySchedule: emit_skinny,
+    SmallMatmulSchedule: emit_small,
     Sm90AttentionSchedule: emit_sm90,
     MmaAttentionSchedule: emit_mma,
 }

@@ -296,8 +296,10 @@ def _widened(
 
 
 def _element_bytes(kernel: KernelIR) -> list[int]:
-    """Bytes of an element of each array that is read for each column."""
-    return [kernel.operands[k].dtype.itemsize for k in kernel.element_operands if k < kernel.inputs]
+    """Bytes of an element of each array that is read for each column, in vectors: not of a column's one element."""
+    read = [kernel.operands[k] for k in kernel.element_operands if k < kernel.inputs]
+    vectors = [operand for operand in read if operand.strides[kernel.vector_axis] != "0"]
+    return [operand.dtype.itemsize for operand in vectors or read]
 
 
 def _states_at_once(kernel: KernelIR) -> int:

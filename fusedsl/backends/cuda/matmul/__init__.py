@@ -10,6 +10,7 @@ zero_accumulators = _FILE.maker("zero_accumulators", "name", "")
 add_accumulators = _FILE.maker("add_accumulators", "name", "a, b")
 multiply_k_slices = _FILE.maker("multiply_k_slices", "name", "left, right, sums")
 scatter = _FILE.maker("scatter", "tile, name", "addresses, values, wanted")
+scatter_vectors = _FILE.maker("scatter_vectors", "tile, name", "addresses, values, wanted")
 udiv64 = _FILE.function("udiv64", "number, divisor")
 
 

@@ -5,13 +5,11 @@ Any strides, bounds and alignment: each element is loaded from its own address i
 
 from __future__ import annotations
 
-from ....ir.types import BOOL
-from ....kernel_ir.instruction import Constant, Instruction
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.matmul_axes import matmul_axes
-from ....kernel_ir.phase import Body, Value
+from ....kernel_ir.phase import Body
 from ..elementwise import shared_bytes
-from ..emit.source_text import TILE, SourceBuilder, header
+from ..emit.source_text import SourceBuilder, header
 from ..tile import Tile, TileIntrinsics, barrier
 from . import (
     add_accumulators,
@@ -109,30 +107,15 @@ class MatmulEmitter:
         made = {f"places{k}": k_slice_coordinates(along), f"put{k}": store_k_slice(dtype.name, along)}
         places, put = src.bind_several(made)
         src.assign(f"{kind}s_here, steps_here", places())
-        self.places.read({v.name for v in body.args}, (kind, STEP), f"find{k}")
-        value = f"factor{k}"
-        kept = Instruction(value, "where", ("wanted", body.results[0].name, Constant(dtype, "0")), dtype)
-        whole = Body((*body.args, Value("wanted", BOOL)), (Value(value, dtype),), (*body.instructions, kept))
-        src.apply(TILE.elementwise, f"compute{k}", whole)
-        src.emit(put(f"strip{k}_at", value))
+        src.emit(put(f"strip{k}_at", self.places.factor(kind, body, k)))
 
     # -- after the sums
 
     def _finish(self, part: int) -> None:
         """What follows the sums, for the elements of one of a thread's columns."""
-        src, phase = self.src, self.kernel.phases[0]
-        body = phase.row or Body((), (), ())
+        src = self.src
         src.bind("sums", Tile(width=1, vectors=16, step=1, checks="." * 16))
         made = {f"places_of{part}": output_coordinates(part), f"take{part}": SUMS.slice(4 * part, 4)}
         places, take = src.bind_several(made)
-        src.wide.clear()
         src.assign("rows_here, columns_here", places())
-        names = {v.name for v in body.args} | {s.value for s in phase.row_stores}
-        self.places.read(names, (ROW, COLUMN), "find_element", {store.operand for store in phase.row_stores})
-        for k, use in enumerate(self.folds):
-            src.assign(use.accumulators[0].name, take(f"total{k}"))
-        src.apply(TILE.elementwise, "finish", body)
-        for number, store in enumerate(phase.row_stores):
-            dtype = self.kernel.operands[store.operand].dtype
-            write = src.bind(f"store{number}", scatter(TILE, dtype.name))
-            src.emit(write(self.places.address(store.operand), src.element(store.value), "wanted"))
+        self.places.finish(self.kernel.phases[0], [take(f"total{k}") for k in range(len(self.folds))], scatter)

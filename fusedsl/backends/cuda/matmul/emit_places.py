@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from ....ir.types import BOOL
+from ....kernel_ir.instruction import Constant, Instruction
 from ....kernel_ir.kernel import Position
+from ....kernel_ir.phase import Body, Phase, Value
+from ..emit.intrinsic import Binding, Function
 from ..emit.source_text import TILE, SourceBuilder
+from ..tile import TileIntrinsics
 from . import udiv64
 
 ROW, COLUMN, STEP = "row", "column", "step"
 Kinds = tuple[str, str]
+Scatter = Callable[[TileIntrinsics, str], Binding[Function]]
 
 
 class ElementPlaces:
     """Addresses of a kernel's operands, from numbers along two kinds of axes: rows, columns or steps.
 
     `axes` are the iteration axes of each kind. In the file, of a kind such as "row", `rows` is the extent, `row_from`
-    the number of a tile's first, and `rows_here` are numbers within the tile: a value for each element.
+    the number of a tile's first, and `rows_here` are numbers within the tile: a value for each element. `near` are
+    the axes along which operands are known to be contiguous, -1 for none.
     """
 
-    def __init__(self, src: SourceBuilder, axes: Mapping[str, Sequence[int]], batch: Sequence[int]):
+    def __init__(
+        self,
+        src: SourceBuilder,
+        axes: Mapping[str, Sequence[int]],
+        batch: Sequence[int],
+        near: Sequence[int] = (),
+    ):
         self.src, self.names, self.axes, self.batch = src, src.names, axes, batch
+        self.letters = [operand.strides for operand in src.kernel.operands]
+        for k, axis in enumerate(near):
+            if axis >= 0:
+                self.letters[k] = f"{self.letters[k][:axis]}1{self.letters[k][axis + 1 :]}"
 
     def enter_batch(self, number: str) -> None:
         """Find the first element of each operand, and the positions, in the batch of this number."""
@@ -41,19 +58,50 @@ class ElementPlaces:
         """The variable with the addresses of an operand's elements."""
         return f"{self.names.operand(k)}_address"
 
-    def read(self, names: set[str], kinds: Kinds, function: str, stored: Collection[int] = ()) -> None:
+    def read(
+        self,
+        names: set[str],
+        kinds: Kinds,
+        function: str,
+        stored: Collection[int] = (),
+        tile: TileIntrinsics = TILE,
+    ) -> None:
         """Load values of these names, and find positions; `stored` are operands that need addresses besides."""
         src, kernel = self.src, self.src.kernel
         loads = [load for load in kernel.loads if load.value.name in names]
         axes = {a for kind in kinds for a in self.axes[kind]}
         positions = [p for p in kernel.positions if p.value.name in names and p.axis in axes]
         operands = sorted({load.operand for load in loads} | set(stored))
-        self._place(function, kinds, operands, positions)
+        self._place(function, kinds, operands, positions, tile)
         for load in loads:
             name, kind = load.value.name, kernel.operands[load.operand].dtype
             src.stored[name] = kind
-            gather = src.bind(f"{name}_gather", TILE.gather(kind.name))
+            gather = src.bind(f"{name}_gather", tile.gather(kind.name))
             src.assign(name, gather(self.address(load.operand), "wanted"))
+
+    def factor(self, kind: str, body: Body, number: int, tile: TileIntrinsics = TILE) -> str:
+        """Compute a factor at the places at hand, rows or columns and steps; the name of its elements."""
+        dtype = body.results[0].dtype
+        self.read({v.name for v in body.args}, (kind, STEP), f"find{number}", tile=tile)
+        name = f"factor{number}"
+        kept = Instruction(name, "where", ("wanted", body.results[0].name, Constant(dtype, "0")), dtype)
+        whole = Body((*body.args, Value("wanted", BOOL)), (Value(name, dtype),), (*body.instructions, kept))
+        self.src.apply(tile.elementwise, f"compute{number}", whole)
+        return name
+
+    def finish(self, phase: Phase, sums: Sequence[str], scatter: Scatter) -> None:
+        """What follows the sums of the places at hand: loads, the body of the results, their stores."""
+        src, body = self.src, phase.row or Body((), (), ())
+        src.wide.clear()
+        names = {v.name for v in body.args} | {s.value for s in phase.row_stores}
+        self.read(names, (ROW, COLUMN), "find_element", {store.operand for store in phase.row_stores})
+        for use, value in zip(phase.folds, sums):
+            src.assign(use.accumulators[0].name, value)
+        src.apply(TILE.elementwise, "finish", body)
+        for number, store in enumerate(phase.row_stores):
+            dtype = src.kernel.operands[store.operand].dtype
+            write = src.bind(f"store{number}", scatter(TILE, dtype.name))
+            src.emit(write(self.address(store.operand), src.element(store.value), "wanted"))
 
     def _split(self, number: str, axes: Sequence[int]) -> list[str]:
         """Lines that split a number into positions c0, c1 … on axes."""
@@ -69,16 +117,17 @@ class ElementPlaces:
 
     def _offset(self, k: int, axes: Iterable[int]) -> str:
         """The offset of an operand at the positions on axes, in elements; "" for none."""
-        letters = self.src.kernel.operands[k].strides
+        letters = self.letters[k]
         terms = {"1": "c{0}", "s": "c{0} * {1}"}
         found = [terms[letters[a]].format(a, self.names.stride(k, a)) for a in axes if letters[a] != "0"]
         return " + ".join(found)
 
     def _strides(self, k: int, axes: Iterable[int]) -> list[str]:
-        letters = self.src.kernel.operands[k].strides
-        return [self.names.stride(k, a) for a in axes if letters[a] == "s"]
+        return [self.names.stride(k, a) for a in axes if self.letters[k][a] == "s"]
 
-    def _place(self, name: str, kinds: Kinds, operands: Sequence[int], positions: Sequence[Position]) -> None:
+    def _place(
+        self, name: str, kinds: Kinds, operands: Sequence[int], positions: Sequence[Position], tile: TileIntrinsics
+    ) -> None:
         """The addresses and positions of two indices within the square, by a function of these and others."""
         axes = [a for kind in kinds for a in self.axes[kind]]
         several = [self.names.extent(a) for kind in kinds for a in self.axes[kind][1:]]
@@ -97,6 +146,6 @@ class ElementPlaces:
         results = ["wanted", *(self.address(k) for k in operands), *(p.value.name for p in positions)]
         types = ["bool", *("int64" for _ in operands), *(p.value.dtype.name for p in positions)]
         given = [*kinds, *arguments]
-        decorator = TILE.elementwise(f"{', '.join(['int64'] * len(given))} -> {', '.join(types)}")
+        decorator = tile.elementwise(f"{', '.join(['int64'] * len(given))} -> {', '.join(types)}")
         place = self.src.function(decorator, name, given, [*lines, f"return {', '.join(results)}"])
         self.src.assign(", ".join(results), place(*(f"{kind}s_here" for kind in kinds), *arguments))

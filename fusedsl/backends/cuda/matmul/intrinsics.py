@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import F32, F64, I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
+from ..tile.element import unpaired
 from ..tile.memory import ACCESS_BYTES, ValidElements, element_type, ld_shared, st_shared, store_vector
 from ..tile.thread_index import one_of
 from ..tile.tile import Tile
@@ -117,7 +118,7 @@ def multiply_k_slices(name: str) -> Callable:
         for step in range(DEPTH):
             x = _neighbours(e, kind, a, first, step * PADDED)
             y = [_read(e, kind, 1, c, column, step * PADDED + part * TEAM)[0] for part in range(OWN)]
-            held = [_fused(e, kind, x[k % OWN], y[k // OWN], held[k]) for k in range(OWN * OWN)]
+            held = [fused_multiply_add(e, kind, x[k % OWN], y[k // OWN], held[k]) for k in range(OWN * OWN)]
         return e.pack(result, held)
 
     return emit
@@ -132,6 +133,35 @@ def scatter(tile: Tile, name: str) -> Callable:
         elements = tile.narrowed(e, kind, held, kinds[1])
         for place, value, flag in zip(e.unpack(places, tile.count), elements, e.unpack(flags, tile.count)):
             store_vector(e, kind, 1, place, [value], ValidElements(e.builder.zext(flag, I32)))
+
+    return emit
+
+
+def scatter_vectors(tile: Tile, name: str) -> Callable:
+    """`scatter(addresses, values, wanted)`: the same; a vector whose elements turn out to be neighbours, aligned and
+    all wanted, is written as one."""
+    kind = dtype(name)
+
+    @emitted(types.void)
+    def emit(e, places, held, flags, *, kinds):
+        b, size = e.builder, kind.itemsize * tile.width
+        elements = tile.narrowed(e, kind, held, kinds[1])
+        places, flags = e.unpack(places, tile.count), e.unpack(flags, tile.count)
+        per_vector = len(elements) // tile.vectors
+        for number in range(tile.vectors):
+            part = slice(number * tile.width, (number + 1) * tile.width)
+            values = elements[number * per_vector : (number + 1) * per_vector]
+            at, wanted = places[part], flags[part]
+            whole = b.icmp_unsigned("==", b.and_(at[0], I64(min(size, ACCESS_BYTES) - 1)), I64(0))
+            for k, (place, one) in enumerate(zip(at, wanted)):
+                neighbour = b.icmp_unsigned("==", b.sub(place, at[0]), I64(k * kind.itemsize))
+                whole = b.and_(whole, b.and_(one, neighbour))
+            with b.if_else(whole) as (then, otherwise):
+                with then:
+                    store_vector(e, kind, tile.width, at[0], values, None)
+                with otherwise:
+                    for place, value, one in zip(at, unpaired(e, kind, values, tile.width), wanted):
+                        store_vector(e, kind, 1, place, [value], ValidElements(b.zext(one, I32)))
 
     return emit
 
@@ -169,7 +199,8 @@ def _neighbours(e: Emitter, kind: DType, base: ir.Value, place: ir.Value, furthe
     return [x for k in range(0, OWN, width) for x in _read(e, kind, width, base, place, further + k)]
 
 
-def _fused(e: Emitter, kind: DType, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+def fused_multiply_add(e: Emitter, kind: DType, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    """x * y + z, rounded once where they are floats."""
     if kind.kind != "f":
         return e.builder.add(e.builder.mul(x, y), z)
     wide = kind.bits == 64

@@ -11,6 +11,8 @@ from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from ....kernel_ir.phase import Body
 from ..schedule_base import Extents, Schedule
+from ..skinny.schedule import schedule_skinny
+from ..small_matmul.schedule import schedule_small
 from .mma_schedule import schedule_mma
 from .sm90_schedule import schedule_sm90
 
@@ -73,7 +75,7 @@ def schedule_smem_tiles(kernel: KernelIR, extents: Extents, hardware: Hardware) 
     return MatmulSchedule(along, blocks, THREADS, reason, registers)
 
 
-SCHEDULERS = (schedule_sm90, schedule_mma, schedule_smem_tiles)
+SCHEDULERS = (schedule_skinny, schedule_small, schedule_sm90, schedule_mma, schedule_smem_tiles)
 
 
 def _tiles(found: MatmulAxes, extents: Extents) -> int:

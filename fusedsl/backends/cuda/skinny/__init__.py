@@ -1,0 +1,30 @@
+"""Products with few rows: schedule, emitter, intrinsics; the operand with many rows is read once."""
+
+from ..emit.intrinsic import File, Method, Named
+
+
+class SkinnyRingIntrinsics(Named):
+    """Intrinsics of the stages of a product with few rows."""
+
+    copy_streamed = Method("", "slot, address, pitch, rows, steps")
+    copy_narrow = Method("", "slot, address, pitch, rows, steps")
+    load_narrow = Method("near", "address, row_stride, step_stride, rows, steps")
+    store_narrow = Method("near", "slot, elements")
+
+
+class SkinnyTileIntrinsics(Named):
+    """Intrinsics of the products and sums of a block with few rows."""
+
+    zero = Method("", "")
+    multiply = Method("name", "sums, streamed, narrow")
+    store_sums = Method("", "at, sums")
+    load_sums = Method("", "at, part")
+    numbers = Method("", "part")
+
+
+SKINNY_LAYOUT = "near, narrow, warps_narrow, warps_streamed, warps_k"
+SkinnyRing = File("skinny.ring").type("SkinnyRing", SKINNY_LAYOUT, SkinnyRingIntrinsics)
+_FILE = File("skinny.tile")
+SkinnyTile = _FILE.type("SkinnyTile", SKINNY_LAYOUT, SkinnyTileIntrinsics)
+store_record = _FILE.maker("store_record", "", "address, sums")
+load_records = _FILE.maker("load_records", "", "address, record, splits")

@@ -1,0 +1,273 @@
+"""Emits a product with few rows: stages of both operands by cp.async, mma.sync, and the work on the sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.matmul_operands import matmul_operands
+from ..emit.source_text import SourceBuilder, header
+from ..matmul import scatter_vectors, udiv64
+from ..matmul.emit_places import COLUMN, ROW, STEP, ElementPlaces
+from ..rows_and_columns import grid_dim
+from ..tile import (
+    Tile,
+    barrier,
+    block_idx,
+    commit_group,
+    dynamic_smem_base,
+    is_last_block,
+    thread_idx,
+    wait_group,
+)
+from . import SkinnyRing, SkinnyRingIntrinsics, SkinnyTile, SkinnyTileIntrinsics, load_records, store_record
+from .layout import PART
+from .schedule import SkinnySchedule
+
+SKINNY, RING = SkinnyTileIntrinsics("skinny"), SkinnyRingIntrinsics("ring")
+
+
+def emit_skinny(kernel: KernelIR, schedule: SkinnySchedule) -> str:
+    """The generated file of a product with few rows."""
+    return SkinnyEmitter(kernel, schedule).source()
+
+
+class SkinnyEmitter:
+    """Emitter of a generated file: the ring of stages, the sums of a block and of a tile, the epilogue."""
+
+    def __init__(self, kernel: KernelIR, schedule: SkinnySchedule):
+        found = matmul_operands(kernel)
+        assert found is not None
+        self.kernel, self.schedule, self.layout, self.found = kernel, schedule, schedule.layout, found
+        self.src = SourceBuilder(kernel)
+        axes = {ROW: found.axes.rows, COLUMN: found.axes.columns, STEP: (kernel.axes - 1,)}
+        self.places = ElementPlaces(self.src, axes, found.axes.batch)
+        self.narrow, self.streamed = (COLUMN, ROW) if schedule.turned else (ROW, COLUMN)
+        self.narrow_operands, self.streamed_operands = schedule.sides(found)
+        self.narrow_axis, self.streamed_axis = axes[self.narrow][0], axes[self.streamed][0]
+        self.name = kernel.operands[self.streamed_operands[0]].dtype.name
+
+    def source(self) -> str:
+        src, layout = self.src, self.layout
+        shape = {"near": layout.near, "narrow": layout.narrow, "warps_narrow": layout.warps_narrow}
+        shape |= {"warps_streamed": layout.warps_streamed, "warps_k": layout.warps_k}
+        src.bind("skinny", SkinnyTile(**shape))
+        src.bind("ring", SkinnyRing(**shape))
+        src.bind("tile", Tile(width=PART, vectors=1, step=1, checks="."))
+        src.read_scalars()
+        self._find_tile()
+        self._multiply()
+        self._share_sums()
+        if self.schedule.is_split:
+            self._exchange()
+        with self._each_part():
+            self._finish()
+        opening = header(self.kernel, f"a product with few rows; blocks stream {layout.streamed} rows of the other", "")
+        return src.text(opening, "Stages of both operands by cp.async; products; then what follows the sums.")
+
+    # -- where the block stands
+
+    def _find_tile(self) -> None:
+        """The batch, the tile and the steps of this block."""
+        src, names, layout = self.src, self.src.names, self.layout
+        for kind, axes in self.places.axes.items():
+            src.assign(f"{kind}s", names.extent(axes[0]))
+        src.assign("tiles", f"({self.streamed}s + {layout.streamed - 1}) >> {layout.streamed.bit_length() - 1}")
+        src.assign("number", f"int64({block_idx()})")
+        src.assign("step, step_end", f"int64(0), {STEP}s")
+        if self.schedule.is_split:
+            src.assign("all_tiles", " * ".join(["tiles", *(names.extent(a) for a in self.found.axes.batch)]))
+            src.assign("splits", udiv64(f"int64({grid_dim()})", "all_tiles"))
+            src.assign("number, split", f"{udiv64('number', 'splits')}, number - {udiv64('number', 'splits')} * splits")
+            depth = layout.depth.bit_length() - 1
+            src.assign("stages", f"({STEP}s + {layout.depth - 1}) >> {depth}")
+            src.assign("step", f"{udiv64('stages * split', 'splits')} << {depth}")
+            src.assign("step_end", f"minimum({udiv64('stages * (split + 1)', 'splits')} << {depth}, {STEP}s)")
+        src.assign("batch", udiv64("number", "tiles"))
+        src.assign(f"{self.streamed}_from", f"(number - batch * tiles) * {layout.streamed}")
+        src.assign(f"{self.narrow}_from", "int64(0)")
+        self.places.enter_batch("batch")
+
+    def _stride(self, k: int, axis: int) -> str:
+        """The stride of an operand along an axis, in elements."""
+        letter = self.kernel.operands[k].strides[axis]
+        return self.src.names.stride(k, axis) if letter == "s" else f"int64({letter})"
+
+    # -- products
+
+    def _multiply(self) -> None:
+        """The sums of the products: the ring is filled, then a stage multiplied while the later ones come."""
+        src, stages, size = self.src, self.schedule.stages, self._stage
+        zero = src.bind("zero", SKINNY.zero())
+        for k in range(len(self.found.pairs)):
+            src.assign(f"total{k}", zero())
+        src.assign("memory", dynamic_smem_base())
+        src.assign("slot, left", "memory, step_end - step")
+        for k in (*self.streamed_operands, *self.narrow_operands):
+            kind, axis = self._side(k)
+            offset = f"{kind}_from * {self._stride(k, axis)} + step * {self._step_stride(k)}"
+            src.assign(self._coming(k), f"{self.places.base(k)} + ({offset}) * 2")
+        ahead = stages - (not self.schedule.holds_all)
+        with src.while_(f"slot < memory + {ahead * size}"):
+            self._copy()
+            for k, way in self._elementwise:
+                src.emit(self._store(k, way))
+            self._next_stage()
+        src.assign("ready", "memory")
+        self._multiply_all() if self.schedule.holds_all else self._multiply_and_copy()
+
+    def _multiply_all(self) -> None:
+        """Multiply what the ring holds: all steps."""
+        self._wait_all()
+        with self.src.while_("step < step_end"):
+            self._multiply_stage()
+            self._advance("ready")
+            self.src.assign("step", f"step + {self.layout.depth}")
+
+    def _multiply_and_copy(self) -> None:
+        """Multiply a stage while the later ones come, and begin to copy one into the slot that is free."""
+        src, end = self.src, f"memory + {self.schedule.stages * self._stage}"
+        wait = src.bind("wait_stage", wait_group(self.schedule.stages - 2))
+        with src.while_("step < step_end"):
+            src.emit(wait(), barrier())
+            self._copy()
+            self._multiply_stage()
+            src.emit(*(self._store(k, way) for k, way in self._elementwise))
+            self._next_stage()
+            self._advance("ready")
+            src.emit(f"slot = select(slot == {end}, memory, slot)", f"ready = select(ready == {end}, memory, ready)")
+            src.assign("step", f"step + {self.layout.depth}")
+
+    def _multiply_stage(self) -> None:
+        multiply = self.src.bind("multiply", SKINNY.multiply(self.name))
+        for number, pair in enumerate(self.found.pairs):
+            narrow, streamed = pair[::-1] if self.schedule.turned else pair
+            places = (self._place("ready", streamed), self._place("ready", narrow))
+            self.src.assign(f"total{number}", multiply(f"total{number}", *places))
+
+    @property
+    def _stage(self) -> int:
+        """Bytes of a stage."""
+        return self.schedule.stage_bytes(self.found)
+
+    @property
+    def _elementwise(self) -> list[tuple[int, str]]:
+        """(narrow operand, the axis along which threads are neighbours) of those that cp.async does not take."""
+        return [(k, way) for k, way in zip(self.narrow_operands, self.schedule.narrow_near) if way != "copy"]
+
+    def _next_stage(self) -> None:
+        """Go on to the stage that is copied next."""
+        src, depth = self.src, self.layout.depth
+        self._advance("slot")
+        src.assign("left", f"left - {depth}")
+        for k in (*self.streamed_operands, *self.narrow_operands):
+            src.assign(self._coming(k), f"{self._coming(k)} + {self._step_stride(k)} * {2 * depth}")
+
+    def _advance(self, name: str) -> None:
+        self.src.assign(name, f"int32({name} + {self._stage})")
+
+    def _place(self, slot: str, k: int) -> str:
+        """The address of an operand's part of a stage."""
+        if k in self.streamed_operands:
+            offset = self.streamed_operands.index(k) * self.layout.streamed_bytes
+        else:
+            offset = len(self.streamed_operands) * self.layout.streamed_bytes
+            offset += self.narrow_operands.index(k) * self.layout.narrow_bytes
+        return f"int32({slot} + {offset})" if offset else slot
+
+    def _copy(self) -> None:
+        """Begin to copy the next stage; load what cp.async does not take."""
+        src = self.src
+        copy = src.bind("copy_streamed", RING.copy_streamed())
+        rows = f"{self.streamed}s - {self.streamed}_from"
+        for k in self.streamed_operands:
+            pitch = self._stride(k, self.streamed_axis) if self.layout.near == "k" else self._step_stride(k)
+            src.emit(copy(self._place("slot", k), self._coming(k), pitch, rows, "left"))
+        for k, way in zip(self.narrow_operands, self.schedule.narrow_near):
+            if way == "copy":
+                copy = src.bind("copy_narrow", RING.copy_narrow())
+                pitch = self._stride(k, self.narrow_axis)
+                src.emit(copy(self._place("slot", k), self._coming(k), pitch, f"{self.narrow}s", "left"))
+        src.emit(commit_group())
+        for k, way in self._elementwise:
+            load = src.bind(f"load_{way}", RING.load_narrow(way))
+            strides = (self._stride(k, self.narrow_axis), self._step_stride(k))
+            src.assign(f"elements{k}", load(self._coming(k), *strides, f"{self.narrow}s", "left"))
+
+    def _store(self, k: int, way: str) -> str:
+        """Put this thread's elements of a narrow operand into the next stage."""
+        return self.src.bind(f"store_{way}", RING.store_narrow(way))(self._place("slot", k), f"elements{k}")
+
+    def _side(self, k: int) -> tuple[str, int]:
+        """The kind of an operand's rows, and their axis."""
+        if k in self.streamed_operands:
+            return self.streamed, self.streamed_axis
+        return self.narrow, self.narrow_axis
+
+    def _step_stride(self, k: int) -> str:
+        return self._stride(k, self.kernel.axes - 1)
+
+    def _coming(self, k: int) -> str:
+        """The variable with the address of an operand's next stage."""
+        return f"{self.src.names.operand(k)}_next"
+
+    # -- sums
+
+    def _share_sums(self) -> None:
+        """The sums of all warps in shared memory, where the ring was."""
+        src, pairs = self.src, range(len(self.found.pairs))
+        self._wait_all()
+        store = src.bind("store_sums", SKINNY.store_sums())
+        src.emit(*(store(self._partial(k), f"total{k}") for k in pairs), barrier())
+
+    def _wait_all(self) -> None:
+        self.src.emit(self.src.bind("wait_all", wait_group(0))(), barrier())
+
+    def _partial(self, k: int) -> str:
+        offset = k * self.layout.partial_bytes
+        return f"int32(memory + {offset})" if offset else "memory"
+
+    @contextmanager
+    def _each_part(self) -> Iterator[None]:
+        """A loop over the parts of the block's results that are this thread's."""
+        self.src.assign("part", thread_idx())
+        with self.src.while_(f"part < {self.layout.parts}"):
+            yield
+            self.src.assign("part", f"int32(part + {self.layout.threads})")
+
+    def _exchange(self) -> None:
+        """Leave the block's sums; the last block of the tile goes on with those of all."""
+        src, store = self.src, self.src.bind("leave_sums", store_record())
+        load = src.bind("load_sums", SKINNY.load_sums())
+        src.assign("records", f"workspace + number * splits * {self._record}")
+        src.assign("own_record", f"records + split * {self._record}")
+        with self._each_part():
+            for k in range(len(self.found.pairs)):
+                src.emit(store(self._within(k, "own_record"), load(self._partial(k), "part")))
+        with src.if_(f"not {is_last_block('semaphores', 'number', 'splits')}"):
+            src.emit("return")
+
+    @property
+    def _record(self) -> int:
+        """Bytes of what a block leaves."""
+        return self.layout.record_bytes * len(self.found.pairs)
+
+    def _within(self, k: int, record: str) -> str:
+        """The address of a part of a product's sums in a record."""
+        return f"{record} + int64(part) * {4 * PART} + {k * self.layout.record_bytes}"
+
+    def _finish(self) -> None:
+        """What follows the sums, for a part of them."""
+        src = self.src
+        numbers = src.bind("numbers", SKINNY.numbers())
+        src.assign(f"{self.narrow}s_here, {self.streamed}s_here", numbers("part"))
+        sums = [self._sum(k) for k in range(len(self.found.pairs))]
+        self.places.finish(self.kernel.phases[0], sums, scatter_vectors)
+
+    def _sum(self, k: int) -> str:
+        """A part of the sums of a product."""
+        if self.schedule.is_split:
+            load = self.src.bind("sums_of_all", load_records())
+            return load(self._within(k, "records"), self._record, "splits")
+        return self.src.bind("load_sums", SKINNY.load_sums())(self._partial(k), "part")

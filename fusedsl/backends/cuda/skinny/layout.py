@@ -1,0 +1,71 @@
+"""Skinny layout: the shape of what a block of a product with few rows multiplies at a time, and its bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....kernel_ir.memory_access import ACCESS_BYTES
+
+ROWS, STEPS = 64, 32  # of the streamed operand, of a warp at a time
+VECTORS = ROWS * STEPS * 2 // ACCESS_BYTES // 32  # of a lane
+PART = 4  # neighbouring results that a thread finishes at a time
+BANK_BYTES = 128  # of a row of shared memory's banks
+
+
+@dataclass(frozen=True)
+class SkinnyLayout:
+    """Rows of the narrow operand (a multiple of 8, padded), and the warps of a block along each axis.
+
+    `near` is the axis along which the streamed operand is contiguous: "k", or "n" for its rows.
+    """
+
+    near: str
+    narrow: int
+    warps_narrow: int = 1
+    warps_streamed: int = 1
+    warps_k: int = 4
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps_narrow * self.warps_streamed * self.warps_k
+
+    @property
+    def streamed(self) -> int:
+        """Rows of the streamed operand."""
+        return ROWS * self.warps_streamed
+
+    @property
+    def depth(self) -> int:
+        """Steps of a stage."""
+        return STEPS * self.warps_k
+
+    @property
+    def streamed_bytes(self) -> int:
+        """Of a streamed operand's part of a stage."""
+        return 2 * self.streamed * self.depth
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from one narrow row to the next: a fragment's rows, 8 or 16 bytes a lane, lie in different banks."""
+        apart = BANK_BYTES // 2 if self.near == "k" else BANK_BYTES // 4
+        return 2 * self.depth + (apart - 2 * self.depth) % (2 * apart)
+
+    @property
+    def narrow_bytes(self) -> int:
+        """Of a narrow operand's part of a stage."""
+        return self.narrow * self.pitch
+
+    @property
+    def partial_bytes(self) -> int:
+        """Of the sums that the warps along the steps have of one product."""
+        return self.warps_k * self.record_bytes
+
+    @property
+    def record_bytes(self) -> int:
+        """Of the block's sums of one product."""
+        return 4 * self.narrow * self.streamed
+
+    @property
+    def parts(self) -> int:
+        """Vectors of the block's results."""
+        return self.narrow * self.streamed // PART

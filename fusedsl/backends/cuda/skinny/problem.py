@@ -1,0 +1,62 @@
+"""Skinny problem: which products have few rows on one side, and operands that cp.async and mma.sync take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.matmul_axes import extent
+from ....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
+from ..schedule_base import Extents
+
+NARROW = 64  # rows of the narrow operand, at most
+LEAST = 32  # rows of the streamed operand, and steps, below which a slot is mostly empty
+KINDS = ("bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class SkinnyProblem:
+    """A product with `few` rows on one side: its operands, and its extents on the sides that the schedule tells apart.
+
+    `turned`: the streamed operand has the kernel's rows; `near` as in SkinnyLayout.
+    """
+
+    found: MatmulOperands
+    turned: bool
+    near: str
+    few: int
+    many: int
+    steps: int
+    batches: int
+
+    @property
+    def products(self) -> int:
+        return len(self.found.pairs)
+
+
+def skinny_problem(kernel: KernelIR, extents: Extents) -> SkinnyProblem | None:
+    """The product with few rows that a kernel is; None if it is none whose lines cp.async can copy."""
+    found = matmul_operands(kernel)
+    if found is None or not kernel.resident or kernel.column_axes != 1:
+        return None
+    axes = found.axes
+    if len(axes.rows) != 1 or len(axes.columns) != 1:
+        return None
+    rows, columns = extents[axes.rows[0]], extents[axes.columns[0]]
+    turned = columns < rows
+    few, many = (columns, rows) if turned else (rows, columns)
+    streamed, axis = (found.left, axes.rows[0]) if turned else (found.right, axes.columns[0])
+    kinds = {kernel.operands[k].dtype.name for pair in found.pairs for k in pair}
+    sums = {use.accumulators[0].dtype.name for use in kernel.phases[0].folds}
+    if len(kinds) != 1 or kinds.isdisjoint(KINDS) or sums != {"float32"}:
+        return None
+    near = streamed_near(kernel, streamed, axis)
+    if not near or few > NARROW or min(many, extents[-1]) < LEAST:
+        return None
+    return SkinnyProblem(found, turned, near, few, many, extents[-1], extent(axes.batch, extents))
+
+
+def streamed_near(kernel: KernelIR, streamed: tuple[int, ...], rows: int) -> str:
+    """ "k" or "n": the axis along which all streamed operands are contiguous and aligned; "" if there is none."""
+    nears = {kernel.operands[k].near if kernel.operands[k].near_access == "vector" else -1 for k in streamed}
+    return "k" if nears == {kernel.axes - 1} else "n" if nears == {rows} else ""

@@ -1,0 +1,149 @@
+"""Skinny matmul schedule: products with few rows, whose time is that of reading the other operand once.
+
+All blocks are resident at once where that can be, each with as many bytes of the streamed operand under way as it has
+room for. Few tiles are split along the steps; the last block of a tile to arrive adds their sums in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ....hardware import Hardware
+from ....kernel_ir.kernel import KernelIR, Operand
+from ....kernel_ir.launch_config import LaunchConfig
+from ....kernel_ir.matmul_axes import extent
+from ....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
+from ..schedule_base import Extents, Schedule
+from ..split_heuristics import choose_blocks_per_row
+from .layout import ROWS, STEPS, SkinnyLayout
+from .problem import SkinnyProblem, skinny_problem
+
+WIDE_TILE = 16  # narrow rows above which a block has two warps along the streamed rows: the narrow ones are read less
+SYSTEM_SHARED = 1 << 10  # bytes of shared memory that the system takes of each block
+OTHER_REGISTERS = 96  # of a thread: fragments and addresses
+SUMS = 128  # registers of a thread's sums, at most
+STAGES = 4  # of a block's ring
+SHORT_BLOCKS = 8  # per SM, where rings hold all steps
+
+
+@dataclass(frozen=True)
+class SkinnySchedule(Schedule):
+    """Blocks of `layout` stream the operand with many rows through a ring of `stages` in shared memory.
+
+    `turned`: the streamed operand has the kernel's rows, and the narrow one its columns. `narrow_near` says of each
+    narrow operand how it is brought: "copy" by cp.async, else element by element, neighbours along "k" or "n". If it
+    `holds_all`, the ring has room for all steps.
+    """
+
+    layout: SkinnyLayout
+    turned: bool
+    narrow_near: tuple[str, ...]
+    stages: int
+    is_split: bool
+    holds_all: bool = False
+    splits: int = field(default=1, compare=False)  # blocks of a tile
+    blocks: int = 1
+    reason: str = field(default="", compare=False)
+    registers: int = field(default=0, compare=False)
+    width = 1
+
+    @property
+    def block_threads(self) -> int:
+        return self.layout.threads
+
+    def sides(self, found: MatmulOperands) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(narrow operands, streamed operands)"""
+        return (found.right, found.left) if self.turned else (found.left, found.right)
+
+    def stage_bytes(self, found: MatmulOperands) -> int:
+        narrow, streamed = self.sides(found)
+        return len(narrow) * self.layout.narrow_bytes + len(streamed) * self.layout.streamed_bytes
+
+    def shared_bytes(self, found: MatmulOperands) -> int:
+        """Of a block: the ring, and in its place the sums of the block's warps."""
+        return max(self.stages * self.stage_bytes(found), len(found.pairs) * self.layout.partial_bytes)
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        found = matmul_operands(kernel)
+        assert found is not None
+        tiles, shared = tile_count(found, extents, self.turned, self.layout), self.shared_bytes(found)
+        if not self.is_split:
+            return LaunchConfig(tiles, self.block_threads, shared, exclusive=True)
+        blocks = tiles * self.splits
+        size = blocks * len(found.pairs) * self.layout.record_bytes
+        return LaunchConfig(blocks, self.block_threads, shared, workspace=size, semaphores=tiles, exclusive=True)
+
+
+def schedule_skinny(kernel: KernelIR, extents: Extents, hardware: Hardware) -> SkinnySchedule | None:
+    """How a product with few rows runs; None where it has many, or operands that mma.sync or cp.async do not take."""
+    problem = skinny_problem(kernel, extents) if hardware.cc >= (8, 0) and not kernel.is_subkernel else None
+    short = problem is not None and problem.steps <= STAGES * STEPS  # a block's ring holds all steps
+    layout = problem and _layout(problem, short)
+    if not problem or not layout:
+        return None
+    narrow = problem.found.right if problem.turned else problem.found.left
+    ways = tuple(_narrow_near(kernel.operands[k], kernel.axes - 1) for k in narrow)
+    if any(way != "copy" and layout.narrow * layout.depth % layout.threads for way in ways):
+        return None
+    plain = SkinnySchedule(layout, problem.turned, ways, 0, False)
+    stage, partial = plain.stage_bytes(problem.found), problem.products * layout.partial_bytes
+    chunks = -(-problem.steps // layout.depth)
+    ring = _ring_that_holds(chunks, stage, partial, hardware) if short else _ring(stage, partial, hardware)
+    if ring is None:
+        return None
+    stages, blocks = ring
+    tiles = tile_count(problem.found, extents, problem.turned, layout)
+    rings = max(1, chunks // (STAGES - 1))  # a block begins with so many stages at once: fewer are no faster
+    splits = choose_blocks_per_row(tiles, rings, hardware.multiprocessors * blocks)
+    registers = OTHER_REGISTERS + 2 * layout.narrow // layout.warps_narrow * problem.products
+    reason = (
+        f"product with few rows: {tiles} tiles of {layout.streamed} rows of the other operand, {layout.depth} steps at "
+        f"a time in {stages} stages of {stage / 1024:.1f} KiB"
+    )
+    if splits > 1:
+        reason += f"; {splits} blocks share a tile, the last one adds their sums"
+    found = replace(plain, stages=stages, is_split=splits > 1, holds_all=short, splits=splits, blocks=blocks)
+    return replace(found, reason=reason, registers=registers)
+
+
+def _layout(problem: SkinnyProblem, short: bool) -> SkinnyLayout | None:
+    """The layout of a block; None if its sums do not fit a thread's registers.
+
+    Short sums have blocks of few warps, of which many are resident, and no warps that share a sum.
+    """
+    narrow = -(-problem.few // 8) * 8
+    sums = 2 * narrow * problem.products
+    halved = narrow % 16 == 0 and (sums > SUMS or (short and narrow > WIDE_TILE))
+    if sums > SUMS * (1 + halved):
+        return None
+    wide = narrow > WIDE_TILE and not halved and problem.many > ROWS
+    return SkinnyLayout(problem.near, narrow, 1 + halved, 1 + wide, 1 if short else 4)
+
+
+def _ring(stage: int, partial: int, hardware: Hardware) -> tuple[int, int] | None:
+    """(stages, blocks per SM) with most bytes under way; None if not even a block with two stages fits."""
+    for blocks, least in ((2, 3), (1, 2)):
+        room = min(hardware.block_shared, hardware.shared // blocks - SYSTEM_SHARED)
+        if room >= max(least * stage, partial):
+            return min(STAGES, room // stage), blocks
+    return None
+
+
+def _ring_that_holds(stages: int, stage: int, partial: int, hardware: Hardware) -> tuple[int, int] | None:
+    """The same where the ring holds all stages of a block."""
+    size = max(stages * stage, partial)
+    blocks = min(SHORT_BLOCKS, hardware.shared // (size + SYSTEM_SHARED))
+    return (stages, blocks) if size <= hardware.block_shared and blocks else None
+
+
+def _narrow_near(operand: Operand, steps: int) -> str:
+    """How a narrow operand is brought (see SkinnySchedule)."""
+    if operand.near == steps:
+        return "copy" if operand.near_access == "vector" else "k"
+    return "n"
+
+
+def tile_count(found: MatmulOperands, extents: Extents, turned: bool, layout: SkinnyLayout) -> int:
+    """Tiles of streamed rows, in all batches."""
+    many = found.axes.rows if turned else found.axes.columns
+    return extent(found.axes.batch, extents) * -(-extent(many, extents) // layout.streamed)

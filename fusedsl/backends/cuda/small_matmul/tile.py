@@ -1,0 +1,128 @@
+"""Small tile: the intrinsics of small matrices, several a block: factors in shared memory, sums in registers.
+
+Of a matrix's threads, thread (r, c) sums rows 4 r … 4 r + 3 of columns 4 c … 4 c + 3, row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.types import DType, dtype
+from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, numba_type, types
+from ..matmul.intrinsics import fused_multiply_add
+from ..tile.memory import ACCESS_BYTES, element_type, ld_shared, st_shared
+from .layout import OWN, SmallLayout
+
+
+class SmallTile(SmallLayout):
+    """The intrinsics of a small layout."""
+
+    def factor_places(self, kind: str, along: bool) -> Callable:
+        """`places()`: (rows or columns, steps) of the elements of a factor that this thread loads, in vectors of OWN
+        that lie `along` the steps, or across."""
+        count = self.elements(kind)
+        held = types.UniTuple(types.int64, count)
+        result = types.Tuple.from_types((held, held))
+
+        @emitted(result)
+        def emit(e):
+            b, places = e.builder, [self._element(e, kind, along, k) for k in range(count)]
+            return e.pack(result, [e.pack(held, [b.zext(p[side], I64) for p in places]) for side in (0, 1)])
+
+        return emit
+
+    def store_factor(self, kind: str, name: str, along: bool) -> Callable:
+        """`put(at, values)`: this thread's elements of a factor into shared memory."""
+        element, count = dtype(name), self.elements(kind)
+        width = min(OWN, ACCESS_BYTES // element.itemsize)
+
+        @emitted(types.void)
+        def emit(e, at, tile):
+            b, values = e.builder, e.unpack(tile, count)
+            for k in range(0, count, 1 if along else width):
+                lane, step = self._element(e, kind, along, k)
+                place = b.add(self._matrix(e, kind), b.add(b.mul(step, I32(self.pitch(kind))), lane))
+                part = values[k : k + (1 if along else width)]
+                st_shared(e, element, len(part), _byte(e, at, place, element.itemsize), part)
+
+        return emit
+
+    def _element(self, e: Emitter, kind: str, along: bool, k: int) -> tuple[ir.Value, ir.Value]:
+        """(row or column, step) of a thread's k-th element of a factor."""
+        b, (vector, within) = e.builder, divmod(k, OWN)
+        number = b.add(self._thread(e), I32(vector * self.threads))
+        line = (self.depth if along else self.edge(kind)) // OWN
+        far, near = b.udiv(number, I32(line)), b.add(b.mul(b.urem(number, I32(line)), I32(OWN)), I32(within))
+        return (far, near) if along else (near, far)
+
+    def zero(self, name: str) -> Callable:
+        """`zero()`: a thread's sums before the first product."""
+        result = types.UniTuple(numba_type(name), OWN * OWN)
+
+        @emitted(result)
+        def emit(e):
+            return e.pack(result, [element_type(dtype(name))(0)] * (OWN * OWN))
+
+        return emit
+
+    def multiply(self, name: str) -> Callable:
+        """`multiply(left, right, sums)`: the sums with the products of two factors in shared memory added."""
+        kind = dtype(name)
+        result = types.UniTuple(numba_type(name), OWN * OWN)
+
+        @emitted(result)
+        def emit(e, left, right, so_far):
+            b, held = e.builder, e.unpack(so_far, OWN * OWN)
+            row, column = self._sums(e)
+            places = [b.add(self._matrix(e, side), first) for side, first in (("row", row), ("column", column))]
+            for step in range(self.depth):
+                x, y = (
+                    _neighbours(e, kind, at, b.add(place, I32(step * self.pitch(side))))
+                    for at, place, side in zip((left, right), places, ("row", "column"))
+                )
+                held = [fused_multiply_add(e, kind, x[k // OWN], y[k % OWN], held[k]) for k in range(OWN * OWN)]
+            return e.pack(result, held)
+
+        return emit
+
+    def sum_places(self, part: int) -> Callable:
+        """`places()`: (rows, columns) of the elements that this thread sums, in one of its rows."""
+        held = types.UniTuple(types.int64, OWN)
+        result = types.Tuple.from_types((held, held))
+
+        @emitted(result)
+        def emit(e):
+            b, (row, column) = e.builder, self._sums(e)
+            rows = [b.zext(b.add(row, I32(part)), I64)] * OWN
+            return e.pack(
+                result, [e.pack(held, rows), e.pack(held, [b.zext(b.add(column, I32(k)), I64) for k in range(OWN)])]
+            )
+
+        return emit
+
+    def _sums(self, e: Emitter) -> tuple[ir.Value, ir.Value]:
+        """The first row and column that a thread sums."""
+        b, line = e.builder, I32(self.columns // OWN)
+        return tuple(b.mul(way(self._thread(e), line), I32(OWN)) for way in (b.udiv, b.urem))
+
+    def _thread(self, e: Emitter) -> ir.Value:
+        """A thread's number among those of its matrix."""
+        return e.builder.urem(e.special_register("tid.x"), I32(self.threads))
+
+    def _matrix(self, e: Emitter, kind: str) -> ir.Value:
+        """Where a factor of the thread's matrix begins, in elements."""
+        b = e.builder
+        return b.mul(b.udiv(e.special_register("tid.x"), I32(self.threads)), I32(self.area(kind)))
+
+
+def _byte(e: Emitter, base: ir.Value, place: ir.Value, size: int) -> ir.Value:
+    b = e.builder
+    return b.add(b.trunc(base, I32), b.mul(place, I32(size)))
+
+
+def _neighbours(e: Emitter, kind: DType, base: ir.Value, place: ir.Value) -> list[ir.Value]:
+    """OWN neighbouring elements, in as few reads as there can be."""
+    width = min(OWN, ACCESS_BYTES // kind.itemsize)
+    at = _byte(e, base, place, kind.itemsize)
+    reads = (e.builder.add(at, I32(k * kind.itemsize)) for k in range(0, OWN, width))
+    return [x for one in reads for x in ld_shared(e, kind, width, one)]
