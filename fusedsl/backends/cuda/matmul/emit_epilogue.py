@@ -22,6 +22,7 @@ from ..attention.intrinsics import (
 )
 from ..emit.intrinsic import Function
 from ..emit.source_text import SourceBuilder
+from ..peephole.product_epilogues import epilogue_functions
 from ..tile import thread_idx, uniform
 from . import load_column_values, load_panel, store_panel, tma_store_wait_read
 
@@ -38,7 +39,8 @@ class PanelEpilogue:
         self.src, self.kernel, self.axes, self.panel = src, src.kernel, axes, panel
         (self.row_axis,), (self.column_axis,) = axes.rows, axes.columns
         phase = src.kernel.phases[0]
-        self.body, self.stores = phase.row or Body((), (), ()), phase.row_stores
+        self.body = epilogue_functions(src.kernel, phase.row or Body((), (), ()))
+        self.stores = phase.row_stores
         self.fragment: FragmentIntrinsics = src.bind("panel", Fragment(panel))
         self.rows_from = src.bind("rows_from", row_positions("int32"))
         self.maps: dict[int, Function] = {}

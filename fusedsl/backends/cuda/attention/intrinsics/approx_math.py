@@ -7,6 +7,7 @@ from math import isfinite
 
 from ...compiler.numba_backend import F32, Emitter, intrinsic, ir, types
 from ...math import vocabulary
+from ...math.half_precision import tanh
 
 TEXTS = {
     "exp2": "ex2.approx.ftz.f32 $0, $1;",
@@ -16,11 +17,6 @@ TEXTS = {
     "minimum": "min.NaN.f32 $0, $1, $2;",
 }
 ARITY = {"exp": 1, "exp2": 1, "tanh": 1}
-# tanh x = x P(x²) / Q(x²) for |x| <= 7.9, from the lowest power on; Q ends with x⁸. Its relative error is below 2⁻²⁰·⁹,
-# and it is never above 1. (Fitted for the least relative error by weighted least squares, as Lawson 1961 weighs them.)
-TANH = (4012012.75, 518930.1875, 11877.41796875, 46.26546096801758)
-TANH_DIVISOR = (4012013.5, 1856263.75, 95702.734375, 962.9258422851562)
-TANH_END = 7.9
 
 
 def approx(name: str) -> Callable:
@@ -44,7 +40,7 @@ def _usual(name: str, kinds: tuple[types.Type, ...]):
 
 def _approx(e: Emitter, name: str, values: list[ir.Value]) -> ir.Value:
     if name == "tanh":
-        return _tanh(e, *values)
+        return tanh(e, *values)
     if name == "quotient" and (inverse := _inverse(values[1])) is not None:
         return e.builder.fmul(values[0], inverse)
     return e.asm(F32, TEXTS[name], ",".join(["=f", *["f"] * len(values)]), values)
@@ -56,16 +52,3 @@ def _inverse(divisor: ir.Value) -> ir.Constant | None:
         return None
     inverse = 1 / divisor.constant
     return ir.Constant(F32, inverse) if 2.0**-126 <= abs(inverse) < 2.0**127 else None
-
-
-def _tanh(e: Emitter, x: ir.Value) -> ir.Value:
-    b, (low, high) = e.builder, (ir.Constant(F32, end) for end in (-TANH_END, TANH_END))
-    x = _approx(e, "maximum", [_approx(e, "minimum", [x, high]), low])
-    square = b.fmul(x, x)
-    above = ir.Constant(F32, TANH[-1])
-    below = b.fadd(square, ir.Constant(F32, TANH_DIVISOR[-1]))
-    for p, q in zip(TANH[-2::-1], TANH_DIVISOR[-2::-1]):
-        above, below = (
-            e.call(F32, "llvm.fma.f32", [so_far, square, ir.Constant(F32, c)]) for so_far, c in ((above, p), (below, q))
-        )
-    return b.fmul(b.fmul(above, x), e.asm(F32, "rcp.approx.ftz.f32 $0, $1;", "=f,f", [below]))

@@ -1,0 +1,60 @@
+"""Cheaper functions in what follows matrix products, where all results are stored in 16 bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ....kernel_ir.instruction import Constant, Instruction
+from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.phase import Body
+from .low_precision_stores import ADDED
+
+SHORT_FUNCTIONS = {"exp": "exp_for_half", "logistic": "logistic_for_half", "tanh": "tanh_for_half"}
+
+
+def epilogue_functions(kernel: KernelIR, body: Body) -> Body:
+    """The body after the sums of products with shorter functions, if all that is stored are 16-bit floats.
+
+    They are off by 2**-24 |x| + 2**-20, which is less than 2**-8 of what rounding to 16 bits does, and about what the
+    rounding of a long sum to float32 does to x: so they serve what is scaled, or added to others. erf is off by 2**-23
+    of 1, like its own rounding to float32: it serves sums with a constant of at least 1/2, as in GELU.
+    """
+    stores = [store for phase in kernel.phases for store in phase.row_stores]
+    kinds = {kernel.operands[store.operand].dtype for store in stores}
+    if not kinds or not all(kind.kind == "f" and kind.bits == 16 for kind in kinds):
+        return body
+    short = {}
+    for i in body.instructions:
+        if i.dtype.name != "float32":
+            continue
+        if i.op in SHORT_FUNCTIONS and _is_scaled(body, i.target):
+            short[i.target] = SHORT_FUNCTIONS[i.op]
+        elif i.op == "erf" and _is_added_to_one(body, i.target):
+            short[i.target] = "erf_for_sum"
+    return replace(body, instructions=tuple(replace(i, op=short.get(i.target, i.op)) for i in body.instructions))
+
+
+def _readers(body: Body, name: str) -> list[Instruction]:
+    return [i for i in body.instructions if name in i.names]
+
+
+def _is_scaled(body: Body, name: str) -> bool:
+    """Whether a value is only scaled, and added to others, until it is a result."""
+    names = {name}
+    for i in body.instructions:
+        if not names.isdisjoint(i.names):
+            if i.op not in ADDED or i.dtype.name != "float32":
+                return False
+            names.add(i.target)
+    return True
+
+
+def _is_added_to_one(body: Body, name: str) -> bool:
+    """Whether a value is read, and only by sums with constants of at least 1/2."""
+    readers = _readers(body, name)
+    stored = name in {v.name for v in body.results}
+    return bool(readers) and not stored and all(i.op == "add" and _has_large_constant(i) for i in readers)
+
+
+def _has_large_constant(i: Instruction) -> bool:
+    return any(isinstance(a, Constant) and abs(float(a.text)) >= 0.5 for a in i.args)
