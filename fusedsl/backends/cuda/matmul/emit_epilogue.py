@@ -45,10 +45,13 @@ class PanelEpilogue:
         self.rows_from = src.bind("rows_from", row_positions("int32"))
         self.maps: dict[int, Function] = {}
         self.boxes: dict[int, TmaBox] = {}
-        self.staged = 0  # panels so far
+        self.staged = 0  # panels of a tile so far
 
-    def store_by_tma(self, operands: Sequence[int], maps: Sequence[Function], boxes: Sequence[TmaBox]) -> None:
-        """Outputs that are stored through shared memory, with their tensor maps."""
+    def store_by_tma(
+        self, operands: Sequence[int], maps: Sequence[Function], boxes: Sequence[TmaBox], panels: int
+    ) -> None:
+        """Outputs that are stored through shared memory, with their tensor maps, for tiles of so many panels."""
+        self.begins_alike = panels * len(operands) % BUFFERS == 0  # each tile's first panel has the first buffer
         self.maps = dict(zip(operands, maps))
         self.boxes = {box.operand: box for box in boxes if box.operand in self.maps}
 
@@ -207,7 +210,8 @@ class PanelEpilogue:
         box, name = self.boxes[k], src.names.operand(k)
         stage = src.bind(f"stage_{name}", self.fragment.store_smem(self.kernel.operands[k].dtype.name, ROWS))
         write = src.bind(f"tma_store_{name}", tma_store(len(box.axes)))
-        wait = src.bind("wait_staged", tma_store_wait_read(BUFFERS - 1))
+        left = BUFFERS - 1 if self.staged or self.begins_alike else 0
+        wait = src.bind(f"wait_staged_{left}", tma_store_wait_read(left))
         at = f"int32(staging_at + warpgroup * {BUFFERS * STAGED_BYTES} + {self.staged % BUFFERS * STAGED_BYTES})"
         self.staged += 1
         warp = f"({thread_idx()} >> 5 & {ROWS // WARP_ROWS - 1})"

@@ -223,7 +223,9 @@ class Sm90MatmulEmitter:
         count = s.columns * len(s.pairs) // 2
         zeros = src.bind("zeros", zero_sums(count))
         epilogue = PanelEpilogue(src, self.operands.axes, s.panel)
-        epilogue.store_by_tma(s.tma_stores, self.maps[len(self.multiplied) :], self.kernel.tma_boxes)
+        epilogue.store_by_tma(
+            s.tma_stores, self.maps[len(self.multiplied) :], self.kernel.tma_boxes, s.columns // s.panel
+        )
         src.assign("elected", f"{thread_idx()} & {WARPGROUP - 1} == 0")
         src.emit("tile, stage, parity = first_tile, int32(0), int32(0)")
         if s.pingpong > 1:
