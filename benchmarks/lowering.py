@@ -138,7 +138,7 @@ def compiled(job: tuple[int, int, str]) -> list[dict[str, Any]]:
     from replay.generated import text_sections
 
     import fusedsl as fd
-    from fusedsl.report.explain import case_of
+    from fusedsl.report.explain import resolved_call
 
     number, cc, folder = job
     warnings.simplefilter("ignore")
@@ -147,7 +147,7 @@ def compiled(job: tuple[int, int, str]) -> list[dict[str, Any]]:
     for way in WAYS:
         with front_end(way, problem, folder) as seconds:
             made = fd.kernel(problem.expression.text)
-            case = case_of(made._program, [specs[n] for n in made.params], "cuda", cc)
+            case = resolved_call(made._program, [specs[n] for n in made.params], "cuda", cc)
             for k, members in enumerate(case.launches):
                 seconds.clear()
                 try:

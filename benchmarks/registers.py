@@ -19,7 +19,7 @@ if ROOT not in map(Path, sys.path):
     sys.path.append(str(ROOT))
 
 import fusedsl as fd  # noqa: E402
-from fusedsl.report.explain import case_of  # noqa: E402
+from fusedsl.report.explain import resolved_call  # noqa: E402
 from fusedsl.report.kernel_report import report_launch  # noqa: E402
 from random_graphs import draw  # noqa: E402
 from record import machine, now, versions  # noqa: E402
@@ -47,7 +47,7 @@ def study(seeds: Sequence[int], cc: int = 90) -> Iterator[Row]:
     for seed in seeds:
         drawn = draw(seed)
         made = fd.kernel(drawn.text)
-        case = case_of(made._program, drawn.values(made.params), "cuda", cc)
+        case = resolved_call(made._program, drawn.values(made.params), "cuda", cc)
         for members in case.launches:
             built = case.built(members)
             told = report_launch(case, members, built)

@@ -37,7 +37,7 @@ def compile_neighbours(case: Case, cc: tuple[int, int]) -> None:
     import fusedsl as fd
     from fusedsl.backends.cuda.tuning_space import tuning_space
     from fusedsl.hardware import hardware_facts
-    from fusedsl.report.explain import case_of
+    from fusedsl.report.explain import resolved_call
     from fusedsl.runtime.compile import build_scheduled, scheduled_cuda
 
     warnings.simplefilter("ignore")
@@ -46,7 +46,7 @@ def compile_neighbours(case: Case, cc: tuple[int, int]) -> None:
     made = fd.kernel(workload.text)
     known: dict[str, Any] = {i.name: fd.spec(i.shape(shape), dtype) for i in workload.inputs}
     known |= dict(workload.scalars)
-    for plan, bound in case_of(made._program, [known[n] for n in made.params], "cuda", cc).kernels:
+    for plan, bound in resolved_call(made._program, [known[n] for n in made.params], "cuda", cc).kernels:
         kernel, schedule = scheduled_cuda(bound, hardware)
         for one in (schedule, *tuning_space(schedule, kernel, hardware)):
             build_scheduled(kernel, one, plan.digest, cc)

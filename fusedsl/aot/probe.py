@@ -32,70 +32,70 @@ Units = tuple[Symbol, ...]
 """Extents that are 1 together."""
 
 
-def served_cases(case: ResolvedCall) -> list[ResolvedCall]:
-    """A case on the CPU, and one for each further plan that many other lengths use."""
-    cases, calls = [case], _calls(case)
-    left = [arguments for arguments in calls if not _holds(case, arguments)]
+def served_calls(call: ResolvedCall) -> list[ResolvedCall]:
+    """A call on the CPU, and one for each further plan that many other lengths use."""
+    served, calls = [call], _calls(call)
+    left = [arguments for arguments in calls if not _holds(call, arguments)]
     while len(left) > PLAN_SHARE * len(calls):
         other = None
         with contextlib.suppress(FusedslError):
-            other = resolve(case.plans, dict(zip(case.arguments, left[0])), case.target)
+            other = resolve(call.plans, dict(zip(call.arguments, left[0])), call.target)
         alike = [arguments for arguments in left if other is not None and _holds(other, arguments)]
         left = [arguments for arguments in left[1:] if arguments not in alike]
-        cases += [other] if other is not None and len(alike) >= PLAN_SHARE * len(calls) else []
-    return cases
+        served += [other] if other is not None and len(alike) >= PLAN_SHARE * len(calls) else []
+    return served
 
 
-def kernels_for(case: ResolvedCall) -> list[tuple[KernelPlan, KernelIR, str]]:
-    """The kernels of a case on the CPU with their loops, and further ones that many other lengths use."""
-    own = [(plan, *scheduled_cpu(bound)) for plan, bound in case.kernels]
-    calls = [_bound(case, arguments) for arguments in _calls(case) if _holds(case, arguments)]
-    others = Counter((plan, *scheduled_cpu(bound)) for call in calls for plan, bound in call)
-    return [*own, *(loops_of_kernel for loops_of_kernel, count in others.items() if count >= KERNEL_SHARE * len(calls))]
+def kernels_for(call: ResolvedCall) -> list[tuple[KernelPlan, KernelIR, str]]:
+    """The kernels of a call on the CPU with their loops, and further ones that many other lengths use."""
+    own = [(plan, *scheduled_cpu(bound)) for plan, bound in call.kernels]
+    calls = [_bound(call, arguments) for arguments in _calls(call) if _holds(call, arguments)]
+    others = Counter((plan, *scheduled_cpu(bound)) for kernels in calls for plan, bound in kernels)
+    return [*own, *(kernel for kernel, count in others.items() if count >= KERNEL_SHARE * len(calls))]
 
 
-def _calls(case: ResolvedCall) -> list[list[ArrayFacts | Weak]]:
-    """The arguments of a case with other extents."""
-    groups = classes(case)
-    return [_resized(case.facts, _agreeing(case, _sizes(groups, lengths))) for lengths in _lengths(len(groups))]
+def _calls(call: ResolvedCall) -> list[list[ArrayFacts | Weak]]:
+    """The arguments of a call with other extents."""
+    groups = classes(call)
+    return [_resized(call.facts, _agreeing(call, _sizes(groups, lengths))) for lengths in _lengths(len(groups))]
 
 
-def _holds(case: ResolvedCall, arguments: Arguments) -> bool:
-    """Whether a case's plan serves these lengths."""
-    return call_steps.guards_hold(case.plan.guards, call_steps.extents_of(arguments))
+def _holds(call: ResolvedCall, arguments: Arguments) -> bool:
+    """Whether a call's plan serves these lengths."""
+    return call_steps.guards_hold(call.plan.guards, call_steps.extents_of(arguments))
 
 
-def general_kernels(case: ResolvedCall) -> Iterator[tuple[KernelPlan, KernelIR, str]]:
+def general_kernels(call: ResolvedCall) -> Iterator[tuple[KernelPlan, KernelIR, str]]:
     """The kernels for any layout and lengths on the CPU, with their loops."""
-    for plan in case.plan.kernels:
-        yield plan, *general_loops(plan, case.layouts, case.extents)[:2]
+    for plan in call.plan.kernels:
+        yield plan, *general_loops(plan, call.layouts, call.extents)[:2]
 
 
-def unit_groups(case: ResolvedCall) -> list[Units]:
+def unit_groups(call: ResolvedCall) -> list[Units]:
     """Groups of extents that may be 1 in calls of a plan for other extents, because the results are the same.
 
     A plan for unit extents could squeeze or broadcast the axis; each group is checked.
     """
-    if not case.plans.source.generic:
+    if not call.plans.source.generic:
         return []
-    groups = classes(case)
+    groups = classes(call)
     sizes = range(1, len(groups) + 1) if len(groups) <= FEW else (1, 2, len(groups))
     chosen = [sum(some, ()) for n in sizes for some in combinations(groups, n)]
-    return [ones for ones in chosen if _serves(case, ones)]
+    return [ones for ones in chosen if _serves(call, ones)]
 
 
-def classes(case: ResolvedCall) -> list[Units]:
+def classes(call: ResolvedCall) -> list[Units]:
     """The extents of the arguments' axes, in groups that are always equal.
 
     Equal extents belong together if a check breaks when one of them changes alone, and holds when both change: the
     channels of x and of w in group_norm(x, 8, w).
     """
     groups: list[tuple[Units, frozenset[int]]] = []  # with the checks that break if they change alone
-    for d in (d for p in case.plan.parameters for d in p.type.shape if isinstance(d, Symbol)):
-        alone = _broken(case, (d,))
+    for d in (d for p in call.plan.parameters for d in p.type.shape if isinstance(d, Symbol)):
+        alone = _broken(call, (d,))
         for k, (group, broken) in enumerate(groups):
-            if alone and case.extents[group[0]] == case.extents[d]:
-                together = _broken(case, (*group, d))
+            if alone and call.extents[group[0]] == call.extents[d]:
+                together = _broken(call, (*group, d))
                 if (alone | broken) - together:
                     groups[k] = ((*group, d), together)
                     break
@@ -104,10 +104,10 @@ def classes(case: ResolvedCall) -> list[Units]:
     return [group for group, _ in groups]
 
 
-def _broken(case: ResolvedCall, group: Units) -> frozenset[int]:
+def _broken(call: ResolvedCall, group: Units) -> frozenset[int]:
     """The checks for equal lengths that break if these extents change."""
-    extents = Extents({d: n * MULTIPLE if d in group else n for d, n in case.extents.items()})
-    checks = enumerate(case.plan.checks)
+    extents = Extents({d: n * MULTIPLE if d in group else n for d, n in call.extents.items()})
+    checks = enumerate(call.plan.checks)
     return frozenset(k for k, check in checks if check.kind in EQUAL and not holds(check, extents))
 
 
@@ -125,10 +125,10 @@ def _sizes(groups: Sequence[Units], lengths: Sequence[int | None]) -> dict[Symbo
     return {d: length for group, length in zip(groups, lengths) if length is not None for d in group}
 
 
-def _agreeing(case: ResolvedCall, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
+def _agreeing(call: ResolvedCall, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
     """Lengths in which those that checks determine are set: of z in concat([x, y]) * z, the sum."""
-    extents = Extents({**case.extents, **sizes})
-    for check in case.plan.checks:
+    extents = Extents({**call.extents, **sizes})
+    for check in call.plan.checks:
         if check.kind in EQUAL and not holds(check, extents):
             for extent, other in (check.dims[:2], check.dims[1::-1]):
                 if isinstance(extent, Symbol) and not isinstance(other, Symbol):
@@ -154,22 +154,22 @@ def _resized_one(a: ArrayFacts, k: int, sizes: Mapping[Symbol, int]) -> ArrayFac
     return replace(a, shape=shape, strides=tuple(strides), pointer=0, owner=None)
 
 
-def _bound(case: ResolvedCall, arguments: Arguments) -> list[tuple[KernelPlan, BoundKernel]]:
+def _bound(call: ResolvedCall, arguments: Arguments) -> list[tuple[KernelPlan, BoundKernel]]:
     """The kernels of a plan for other arguments; none if their extents do not go together."""
     extents = call_steps.extents_of(arguments)
     try:
-        call_steps.check_call(case.plan, extents)
-        layouts, _ = call_layouts(case.plan, arguments, extents)
-        bounds = call_steps.bind_kernels(case.plan, layouts, extents)
+        call_steps.check_call(call.plan, extents)
+        layouts, _ = call_layouts(call.plan, arguments, extents)
+        bounds = call_steps.bind_kernels(call.plan, layouts, extents)
     except FusedslError:
         return []
-    return [(plan, bound) for plan, bound in zip(case.plan.kernels, bounds) if not bound.empty]
+    return [(plan, bound) for plan, bound in zip(call.plan.kernels, bounds) if not bound.empty]
 
 
-def _serves(case: ResolvedCall, ones: Units) -> bool:
+def _serves(call: ResolvedCall, ones: Units) -> bool:
     """Whether a plan for any extents is right for calls in which these are 1."""
-    plan, plans = case.plan, case.plans
-    arguments = _resized(case.facts, dict.fromkeys(ones, 1))
+    plan, plans = call.plan, call.plans
+    arguments = _resized(call.facts, dict.fromkeys(ones, 1))
     extents = call_steps.extents_of(arguments)
     if not (call_steps.guards_hold(plan.guards, extents) and all(holds(check, extents) for check in plan.checks)):
         return False
@@ -177,6 +177,6 @@ def _serves(case: ResolvedCall, ones: Units) -> bool:
         own, _ = plans.source.build(plans.parameters(arguments), extents, plans.options)
     except FusedslError:
         return False
-    types, others = [r.type for r in own.results], [r.type for r in case.graph.results]
+    types, others = [r.type for r in own.results], [r.type for r in call.graph.results]
     shapes = [[tuple(evaluate(d, extents) for d in t.shape) for t in each] for each in (types, others)]
     return shapes[0] == shapes[1] and [t.dtype for t in types] == [t.dtype for t in others]

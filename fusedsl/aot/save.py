@@ -16,12 +16,12 @@ from ..errors import Unsupported
 from ..kernel_ir.plan import graph_to_json, plan_to_json
 from ..program import Program
 from ..program.resolve_call import ResolvedCall
-from ..report.explain import case_of
+from ..report.explain import resolved_call
 from ..report.target import parse_cc
 from ..runtime import object_loader as loader
 from ..runtime.compile import CompiledKernel, build_loops, compiled_facts, cpu_key, recorded, unversioned_key
 from .container import pack
-from .probe import Units, general_kernels, kernels_for, served_cases, unit_groups
+from .probe import Units, general_kernels, kernels_for, served_calls, unit_groups
 
 CPU, NATIVE = "cpu", "cpu-native"
 
@@ -87,29 +87,29 @@ def _target(cc: Any) -> Processor | tuple[int, int]:
 def _for_cuda(program: Program, values: Sequence[Any], cc: tuple[int, int]) -> TargetContents:
     """The kernels of these shapes for a compute capability."""
     with recorded() as built:
-        case = case_of(program, values, None, cc, alone=True)
-        for members in case.launches:
+        call = resolved_call(program, values, None, cc, alone=True)
+        for members in call.launches:
             if not any(bound.empty for _, bound in members):
-                case.built(members)
-    return TargetContents([_plan(case, None)], built)
+                call.built(members)
+    return TargetContents([_plan(call, None)], built)
 
 
 def _for_cpu(program: Program, values: Sequence[Any], processor: Processor) -> TargetContents:
     """The kernels of these and other shapes as shared objects."""
     plans, wanted = [], {}
-    for case in served_cases(case_of(program, values, "cpu", None, alone=True)):
-        groups = unit_groups(case)
-        plans.append(_plan(case, groups))
-        for plan, kernel, loops in (*kernels_for(case), *general_kernels(case)):
+    for call in served_calls(resolved_call(program, values, "cpu", None, alone=True)):
+        groups = unit_groups(call)
+        plans.append(_plan(call, groups))
+        for plan, kernel, loops in (*kernels_for(call), *general_kernels(call)):
             wanted[unversioned_key(cpu_key(kernel, loops, plan.digest, processor))] = (kernel, loops, plan.digest)
     kernels = {key: _shared(build_loops(*parts, processor), processor) for key, parts in wanted.items()}
     return TargetContents(plans, kernels, processor)
 
 
-def _plan(case: ResolvedCall, ones: Sequence[Units] | None) -> dict[str, Any]:
+def _plan(call: ResolvedCall, ones: Sequence[Units] | None) -> dict[str, Any]:
     """A plan as JSON: for the CPU, with the extents that may be 1, or (None) for CUDA."""
     units = [[[d.argument, d.axis] for d in group] for group in ones or ()]
-    program_json = {"plan": plan_to_json(case.plan), "graph": graph_to_json(case.graph)}
+    program_json = {"plan": plan_to_json(call.plan), "graph": graph_to_json(call.graph)}
     return {**program_json, "on_cpu": ones is not None, "units": units}
 
 

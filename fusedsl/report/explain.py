@@ -113,7 +113,7 @@ def _plain(x: Any) -> Any:
     return [_plain(part) for part in x] if isinstance(x, tuple) else x
 
 
-def case_of(
+def resolved_call(
     program: Program, values: Sequence[Any], device: Any, cc: Any, specs: CallTarget | None = None, **how: Any
 ) -> ResolvedCall:
     """The call of arguments or specs on the target that they, `device` and `cc` name; `how` changes its fields."""
@@ -127,35 +127,35 @@ def explain(
     program: Program, values: Sequence[Any], device=None, cc=None, compile: bool = True, measure: bool = False
 ) -> Explanation:
     """The Explanation of a call with these arguments or specs (see Kernel.explain)."""
-    case = case_of(program, values, device, cc, this_machine() if measure else None)
-    measured = launch_seconds(case, values) if measure else [None] * len(case.launches)
-    copied = [program.names[k] for k in case.copied]
+    call = resolved_call(program, values, device, cc, this_machine() if measure else None)
+    measured = launch_seconds(call, values) if measure else [None] * len(call.launches)
+    copied = [program.names[k] for k in call.copied]
     notes = [f"{name} is made contiguous first: no strides show it as the text reshapes it" for name in copied]
     kernels = []
-    for members, seconds_taken in zip(case.launches, measured):
+    for members, seconds_taken in zip(call.launches, measured):
         built = None
-        if compile and case.target.is_cuda and not case.is_by_library(members):
+        if compile and call.target.is_cuda and not call.is_by_library(members):
             try:
-                built = case.built(members)
+                built = call.built(members)
             except CompileError as fault:
                 compile = False
                 notes.append(f"no real registers: {fault.message}" + (f"; {fault.help}" if fault.help else ""))
-        kernels.append(report_launch(case, members, built, seconds_taken))
-    unfused = unfused_baseline(case)
-    if case.target.is_cuda:
+        kernels.append(report_launch(call, members, built, seconds_taken))
+    unfused = unfused_baseline(call)
+    if call.target.is_cuda:
         slower = _slower_than_unfused(kernels, unfused)
     else:
-        slower = slower_than_numpy(case.graph, case.extents, sum(k.bytes for k in kernels), unfused)
+        slower = slower_than_numpy(call.graph, call.extents, sum(k.bytes for k in kernels), unfused)
     return Explanation(
-        case.plans.source.header(),
-        tuple(f"{name} {_type(a)}" for name, a in case.arguments.items()),
-        str(case.target),
+        call.plans.source.header(),
+        tuple(f"{name} {_type(a)}" for name, a in call.arguments.items()),
+        str(call.target),
         tuple(kernels),
         unfused,
-        _temporaries(case),
-        fusion_barriers(case),
-        float64_operations(case.graph),
-        tuple(notes + slower + _aliasing(case)),
+        _temporaries(call),
+        fusion_barriers(call),
+        float64_operations(call.graph),
+        tuple(notes + slower + _aliasing(call)),
     )
 
 
@@ -165,10 +165,10 @@ def _type(a: ArrayFacts | Weak) -> str:
     return f"{a.dtype}{list(a.shape)}"
 
 
-def _temporaries(case: ResolvedCall) -> tuple[Temporary, ...]:
+def _temporaries(call: ResolvedCall) -> tuple[Temporary, ...]:
     temporaries = []
-    for k, t in enumerate(case.plan.temporaries):
-        shape = [evaluate(d, case.extents) or 0 for d in t.shape]
+    for k, t in enumerate(call.plan.temporaries):
+        shape = [evaluate(d, call.extents) or 0 for d in t.shape]
         size = t.dtype.itemsize
         for n in shape:
             size *= n
@@ -188,18 +188,18 @@ def _slower_than_unfused(kernels: Sequence[KernelReport], unfused: UnfusedBaseli
     return [f"by the time model, one operation after another would take less{''.join(twice)}"]
 
 
-def _aliasing(case: ResolvedCall) -> list[str]:
+def _aliasing(call: ResolvedCall) -> list[str]:
     """Notes: the arguments that a result may be written over, in place or by way of a temporary."""
     notes = []
-    for k, t in enumerate(case.plan.results):
-        shape = tuple(evaluate(d, case.extents) for d in t.shape)
-        out = "out" if len(case.plan.results) == 1 else f"out[{k}]"
+    for k, t in enumerate(call.plan.results):
+        shape = tuple(evaluate(d, call.extents) for d in t.shape)
+        out = "out" if len(call.plan.results) == 1 else f"out[{k}]"
         alike = {
             name: index
-            for index, (name, a) in enumerate(case.arguments.items())
+            for index, (name, a) in enumerate(call.arguments.items())
             if isinstance(a, ArrayFacts) and not a.by_value and a.dtype is t.dtype and a.shape == shape
         }
-        direct = [name for name, index in alike.items() if in_place(case.plan, index, k)]
+        direct = [name for name, index in alike.items() if in_place(call.plan, index, k)]
         if direct:
             notes.append(f"{out} may be {' or '.join(direct)}, written in place")
         if others := [name for name in alike if name not in direct]:
@@ -217,18 +217,18 @@ def source(program: Program, values: Sequence[Any], device=None, cc=None) -> str
 
 def sources(program: Program, values: Sequence[Any], device=None, cc=None) -> list[tuple[str, str]]:
     """The generated file of every launch, with the kernel's name."""
-    case = case_of(program, values, device, cc)
-    return [_source(case, members) for members in case.launches]
+    call = resolved_call(program, values, device, cc)
+    return [_source(call, members) for members in call.launches]
 
 
-def _source(case: ResolvedCall, members: Members) -> tuple[str, str]:
+def _source(call: ResolvedCall, members: Members) -> tuple[str, str]:
     """(name, generated file) of a launch; of a library product, the call."""
     plan, bound = members[0]
-    product = case.library_product(plan, bound)
+    product = call.library_product(plan, bound)
     if isinstance(product, LibraryProduct):
-        left, right, out = (array_name(case, plan.arrays[k]) for k in product.gemm.arrays)
+        left, right, out = (array_name(call, plan.arrays[k]) for k in product.gemm.arrays)
         return plan.name, f"# {plan.name}, by the library\n{product.source(left, right, out)}"
-    kernel, schedule = case.scheduled_launch(members)
+    kernel, schedule = call.scheduled_launch(members)
     return kernel.name, source_of(kernel, schedule)
 
 
@@ -267,23 +267,23 @@ class Resources(tuple[KernelResources, ...]):
 
 def resources(program: Program, values: Sequence[Any], cc: Any = None) -> Resources:
     """Registers, spills, shared memory and occupancy of each kernel of ours (see Kernel.resources)."""
-    case = case_of(program, values, "cuda", cc)
+    call = resolved_call(program, values, "cuda", cc)
     reports = []
-    for members in case.own_launches:
-        built = case.built(members)
-        report = report_launch(case, members, built)
-        figures = figures_of(case, members, built)
+    for members in call.own_launches:
+        built = call.built(members)
+        report = report_launch(call, members, built)
+        figures = figures_of(call, members, built)
         reports.append(KernelResources(report.name, report.threads or 0, report.predicted_registers or 0, figures))
     return Resources(reports)
 
 
 def compile_ahead(program: Program, values: Sequence[Any], device=None, cc=None) -> None:
     """Compile every kernel into memory and the cache, and load it on the arrays' device (see Kernel.compile)."""
-    case = case_of(program, values, device, cc, specs=this_machine(), reserve=True)
-    arrays = [a for a in case.arguments.values() if isinstance(a, ArrayFacts) and device is None and cc is None]
-    cards = {a.device[1] for a in arrays if a.device != CPU and case.target.is_cuda}
-    for members in case.own_launches:
+    call = resolved_call(program, values, device, cc, specs=this_machine(), reserve=True)
+    arrays = [a for a in call.arguments.values() if isinstance(a, ArrayFacts) and device is None and cc is None]
+    cards = {a.device[1] for a in arrays if a.device != CPU and call.target.is_cuda}
+    for members in call.own_launches:
         if not any(bound.empty for _, bound in members):
-            built = case.built(members)
+            built = call.built(members)
             for card in cards:
                 driver().loaded(built.code, built.symbols[0], card)

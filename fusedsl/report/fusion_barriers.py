@@ -26,21 +26,21 @@ class FusionBarrier:
     seconds: float | None = None
 
 
-def fusion_barriers(case: ResolvedCall) -> tuple[FusionBarrier, ...]:
+def fusion_barriers(call: ResolvedCall) -> tuple[FusionBarrier, ...]:
     """The reasons for more than one kernel, with axes by the names of their arrays."""
 
     def named(symbol: re.Match) -> str:
-        return f"axis {symbol.group(2)} of {case.plans.names[int(symbol.group(1))]}"
+        return f"axis {symbol.group(2)} of {call.plans.names[int(symbol.group(1))]}"
 
-    decisions = fusion_decisions(case.graph, case.plan, case.extents, case.target.hardware)
+    decisions = fusion_decisions(call.graph, call.plan, call.extents, call.target.hardware)
     barriers = [FusionBarrier(d.reason, d.seconds) for d in decisions if not d.joined]
     if any(STORED in r.reason for r in barriers):
-        limit = _stored_scores_limit(case) or STORED
+        limit = _stored_scores_limit(call) or STORED
         barriers = [FusionBarrier(r.reason.replace(STORED, limit), r.seconds) for r in barriers]
-    if not barriers and len(case.launches) > 1:
-        barriers = [FusionBarrier(reason) for reason in _kernel_roles(case)]
-    for plan, bound in case.kernels:
-        if not case.scheduled(plan, bound)[0].resident:
+    if not barriers and len(call.launches) > 1:
+        barriers = [FusionBarrier(reason) for reason in _kernel_roles(call)]
+    for plan, bound in call.kernels:
+        if not call.scheduled(plan, bound)[0].resident:
             barriers += [FusionBarrier(f"{plan.name} reads its rows again: {reason}") for reason in plan.rereads]
     named_barriers = [FusionBarrier(re.sub(r"\bn(\d+)_(\d+)'*", named, r.reason), r.seconds) for r in barriers]
     return tuple(dict.fromkeys(named_barriers))
@@ -49,28 +49,28 @@ def fusion_barriers(case: ResolvedCall) -> tuple[FusionBarrier, ...]:
 # -- the role of each kernel
 
 
-def _kernel_roles(case: ResolvedCall) -> list[str]:
+def _kernel_roles(call: ResolvedCall) -> list[str]:
     """The roles of kernels that no decision separated: attention kernels, and what is computed before them."""
     roles = []
-    passes = [k for k, kernel in enumerate(case.plan.kernels) if kernel.attention is not None]
-    if len({_operands(case.plan.kernels[k]) for k in passes}) > 1:
+    passes = [k for k, kernel in enumerate(call.plan.kernels) if kernel.attention is not None]
+    if len({_operands(call.plan.kernels[k]) for k in passes}) > 1:
         names = " and ".join(f"kernel {k}" for k in passes)
         roles.append(f"{names} weigh by scores of their own: a sum or difference of such results is several passes")
     elif len(passes) > 1:
         *first, last = passes
         names = " and ".join(f"kernel {k}" for k in first)
         roles.append(f"kernel {last} goes over the same scores again, with what {names} found")
-    for k, kernel in enumerate(case.plan.kernels):
-        readers = [reader for reader in passes if reader > k and _written(kernel) & _read(case.plan.kernels[reader])]
+    for k, kernel in enumerate(call.plan.kernels):
+        readers = [reader for reader in passes if reader > k and _written(kernel) & _read(call.plan.kernels[reader])]
         if kernel.attention is None and readers:
-            roles.append(_producer_role(case, k, readers[0]))
+            roles.append(_producer_role(call, k, readers[0]))
     return roles or ["the kernels run over different rows and columns"]
 
 
-def _producer_role(case: ResolvedCall, k: int, reader: int) -> str:
+def _producer_role(call: ResolvedCall, k: int, reader: int) -> str:
     """The role of a kernel that computes an input of an attention kernel."""
-    kernel = case.plan.kernels[k]
-    if any("offsets=" in line for line in case.plans.source.header()) and any(p.folds for p in kernel.resident):
+    kernel = call.plan.kernels[k]
+    if any("offsets=" in line for line in call.plans.source.header()) and any(p.folds for p in kernel.resident):
         return f"kernel {k} finds each token's sequence, once a token, which kernel {reader} would find for every score"
     return f"kernel {k} computes once what kernel {reader} would compute for every score"
 
@@ -94,19 +94,19 @@ def _read(kernel: KernelPlan) -> set[int]:
 # -- why scores are stored
 
 
-def _stored_scores_limit(case: ResolvedCall) -> str:
+def _stored_scores_limit(call: ResolvedCall) -> str:
     """The limit that an attention kernel exceeds; empty if it has no name."""
-    hardware = case.target.hardware
-    for plan, bound in case.without_stored_scores() if hardware is not None else ():
+    hardware = call.target.hardware
+    for plan, bound in call.without_stored_scores() if hardware is not None else ():
         assert hardware is not None
         kernel = bound.kernel
         if isinstance(kernel, AttentionKernel) and schedule_attention(kernel, bound.extents, hardware) is None:
-            return _attention_limit(case, plan, bound, kernel, hardware)
+            return _attention_limit(call, plan, bound, kernel, hardware)
     return ""
 
 
 def _attention_limit(
-    case: ResolvedCall, plan: KernelPlan, bound: BoundKernel, kernel: AttentionKernel, hardware: Hardware
+    call: ResolvedCall, plan: KernelPlan, bound: BoundKernel, kernel: AttentionKernel, hardware: Hardware
 ) -> str:
     """The limit that one attention kernel exceeds."""
     stream, operands = kernel.attention, operands_of(kernel)
@@ -122,7 +122,7 @@ def _attention_limit(
     if operands.v != ABSENT:
         wide = bound.extents[stream.weighted_sums[0].axis]
         if wide > WIDEST.get(kind, wide):
-            name = array_name(case, plan.arrays[operands.v])
+            name = array_name(call, plan.arrays[operands.v])
             return f"{name} is {wide} wide, and registers hold rows of results of at most {WIDEST[kind]} in {kind}"
     if rows < LEAST_ROWS:
         return f"a tile has {LEAST_ROWS} rows or more, and these are {rows}"

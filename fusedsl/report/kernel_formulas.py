@@ -15,17 +15,17 @@ from .body_formulas import Formulas
 LETTERS = "ijk"  # names of indices, for up to three axes
 
 
-def array_name(case: ResolvedCall, use: ArrayUse) -> str:
+def array_name(call: ResolvedCall, use: ArrayUse) -> str:
     """The parameter's name, `result`, or `temporary 0`."""
     if use.kind == "argument":
-        return case.plan.parameters[use.index].name
-    only = use.kind == "result" and len(case.plan.results) == 1
+        return call.plan.parameters[use.index].name
+    only = use.kind == "result" and len(call.plan.results) == 1
     return use.kind if only else f"{use.kind} {use.index}"
 
 
-def kernel_formulas(case: ResolvedCall, plan: KernelPlan) -> tuple[str, ...]:
+def kernel_formulas(call: ResolvedCall, plan: KernelPlan) -> tuple[str, ...]:
     """The folds and results that the kernel computes, each with its formula."""
-    names = _Names(case, plan)
+    names = _Names(call, plan)
     formulas = Formulas(names.leaves)
     if plan.attention is not None and plan.attention.update_row_max is not None:
         _read_references(plan.attention, plan.attention.update_row_max, formulas)
@@ -105,8 +105,8 @@ def _bodies(plan: KernelPlan) -> Iterator[Body]:
 class _Names:
     """The readable names of a kernel's inputs: `leaves` by name."""
 
-    def __init__(self, case: ResolvedCall, plan: KernelPlan):
-        self.case, self.plan = case, plan
+    def __init__(self, call: ResolvedCall, plan: KernelPlan):
+        self.call, self.plan = call, plan
         self.taken: Counter[str] = Counter()
         self.axes = _letters(plan)
         self.leaves = {p.value.name: self.axes[p.axis] for p in plan.positions}
@@ -123,13 +123,13 @@ class _Names:
         return self.leaves.get(state, name)
 
     def array(self, operand: int) -> str:
-        return array_name(self.case, self.plan.arrays[operand])
+        return array_name(self.call, self.plan.arrays[operand])
 
     def _parameter(self, index: int) -> str:
-        return self.case.plan.parameters[index].name
+        return self.call.plan.parameters[index].name
 
     def _extent(self, source: Dim) -> str:
-        return str(evaluate(source, self.case.extents))
+        return str(evaluate(source, self.call.extents))
 
     def _name(self, value: str, name: str) -> None:
         """Give a value a name; repeated names are numbered from the second on."""
@@ -179,7 +179,7 @@ class _Names:
         if stream is not None:
             inner = {*(score.axis for score in stream.scores), *(w.axis for w in stream.weighted_sums)}
             plain = plain and any(c.axis in inner for c in use.at)
-        name = array_name(self.case, use)
+        name = array_name(self.call, use)
         return name if plain or not use.at else f"{name}[{', '.join(map(self._index, use.at))}]"
 
     def _is_plain(self, c: IterationIndex) -> bool:

@@ -92,13 +92,13 @@ class KernelReport:
 
 
 def report_launch(
-    case: ResolvedCall, members: Members, built: CompiledKernel | None, measured: float | None = None
+    call: ResolvedCall, members: Members, built: CompiledKernel | None, measured: float | None = None
 ) -> KernelReport:
     """The facts of one launch; `built` adds the compiler's figures, `measured` its seconds."""
     if len(members) == 1:
-        return _report_kernel(case, *members[0], built, measured)
-    hardware, reports = case.target.hardware, [_report_kernel(case, plan, bound, None) for plan, bound in members]
-    together = case.combo(members)
+        return _report_kernel(call, *members[0], built, measured)
+    hardware, reports = call.target.hardware, [_report_kernel(call, plan, bound, None) for plan, bound in members]
+    together = call.combo(members)
     assert hardware is not None and together is not None
     launch, _ = combo_launch_configs(*together, [bound.extents for _, bound in members])
     why, registers = _schedule_reason(together[1], launch.threads, built, hardware)
@@ -115,29 +115,29 @@ def report_launch(
         launch.threads,
         LAUNCH + sum((report.seconds or LAUNCH) - LAUNCH for report in reports),
         registers,
-        None if built is None else figures_of(case, members, built),
+        None if built is None else figures_of(call, members, built),
         measured,
     )
 
 
 def _report_kernel(
-    case: ResolvedCall,
+    call: ResolvedCall,
     plan: KernelPlan,
     bound: BoundKernel,
     built: CompiledKernel | None,
     measured: float | None = None,
 ) -> KernelReport:
     """The facts of one kernel; `built` adds the compiler's figures, `measured` the seconds of a launch."""
-    kernel, schedule = case.scheduled(plan, bound)
+    kernel, schedule = call.scheduled(plan, bound)
     in_smem = smem_copied_operands(kernel) if isinstance(schedule, SmemRowSchedule) else []
     passes = [1 if kernel.resident or k in in_smem else _passes(kernel, k) for k in range(plan.inputs)]
-    reads = _accesses(case, plan, bound, kernel, range(plan.inputs), passes)
-    writes = _accesses(case, plan, bound, kernel, range(plan.inputs, len(plan.arrays)))
+    reads = _accesses(call, plan, bound, kernel, range(plan.inputs), passes)
+    writes = _accesses(call, plan, bound, kernel, range(plan.inputs, len(plan.arrays)))
     moved = sum(a.bytes for a in (*reads, *writes))
     issued = round(instruction_totals(kernel, bound)[0])
-    common = (plan.name, kernel_formulas(case, plan), _iteration(bound, kernel), reads, writes, moved)
-    hardware = case.target.hardware
-    by_library = case.library_product(plan, bound)
+    common = (plan.name, kernel_formulas(call, plan), _iteration(bound, kernel), reads, writes, moved)
+    hardware = call.target.hardware
+    by_library = call.library_product(plan, bound)
     if isinstance(by_library, LibraryProduct):
         why = f"by the library ({by_library.name}): {by_library.reason}"
         return KernelReport(*common, issued, why, measured_seconds=measured)
@@ -147,14 +147,14 @@ def _report_kernel(
     priced = KernelLaunch(kernel, schedule, bound)
     launch = priced.config
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
-    numbers = {use.value.name: evaluate(use.source, case.extents) for use in plan.scalars if use.kind == "extent"}
+    numbers = {use.value.name: evaluate(use.source, call.extents) for use in plan.scalars if use.kind == "extent"}
     work = kernel_work(priced, hardware, read, written, numbers)
     issued = round(work.instructions) if isinstance(kernel, AttentionKernel) else issued  # tensor cores do the rest
     time = 0.0 if bound.empty else seconds(work, hardware)
-    figures = None if built is None else figures_of(case, [(plan, bound)], built)
+    figures = None if built is None else figures_of(call, [(plan, bound)], built)
     why, registers = _schedule_reason(schedule, launch.threads, built, hardware)
     why += _mask_note(kernel) + _unknown_note(kernel)
-    tuned = _tuned(case, plan, bound)
+    tuned = _tuned(call, plan, bound)
     tried = (None, ()) if tuned is None else (tuned.seconds, tuned.trials)
     return KernelReport(*common, issued, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
 
@@ -184,24 +184,24 @@ def _schedule_reason(schedule: Any, threads: int, built: CompiledKernel | None, 
     return why + fewer, registers_for(hardware, built.blocks, threads)
 
 
-def _tuned(case: ResolvedCall, plan: KernelPlan, bound: BoundKernel) -> TuningResult | None:
+def _tuned(call: ResolvedCall, plan: KernelPlan, bound: BoundKernel) -> TuningResult | None:
     """The tuning result of a kernel, if the program is tuned and this kernel has been."""
-    hardware = case.target.hardware
-    if hardware is None or not case.plans.options.tunes:
+    hardware = call.target.hardware
+    if hardware is None or not call.plans.options.tunes:
         return None
     return tuning_result(plan, *scheduled_cuda(bound, hardware, False), hardware)
 
 
-def figures_of(case: ResolvedCall, members: Members, built: CompiledKernel) -> Figures:
+def figures_of(call: ResolvedCall, members: Members, built: CompiledKernel) -> Figures:
     """Registers, spills, shared memory and occupancy of a compiled CUDA launch."""
-    assert case.target.hardware is not None
+    assert call.target.hardware is not None
     extents = [bound.extents for _, bound in members]
     if len(extents) > 1:
         launch, _ = combo_launch_configs(built.kernel, built.schedule, extents)
     else:
         launch = built.schedule.launch(built.kernel, extents[0])
     shared = built.shared_bytes + launch.shared
-    fits = occupancy(case.target.hardware, built.registers, launch.threads, shared)
+    fits = occupancy(call.target.hardware, built.registers, launch.threads, shared)
     return Figures(built.registers, built.spill_bytes, shared, fits.blocks, round(fits.share, 4), fits.limiter)
 
 
@@ -209,7 +209,7 @@ def figures_of(case: ResolvedCall, members: Members, built: CompiledKernel) -> F
 
 
 def _accesses(
-    case: ResolvedCall,
+    call: ResolvedCall,
     plan: KernelPlan,
     bound: BoundKernel,
     kernel: KernelIR,
@@ -220,11 +220,11 @@ def _accesses(
     operands_of: dict[tuple[str, int], list[int]] = {}
     for k in operands:
         operands_of.setdefault((plan.arrays[k].kind, plan.arrays[k].index), []).append(k)
-    return tuple(_access(case, plan, bound, kernel, views, passes) for views in operands_of.values())
+    return tuple(_access(call, plan, bound, kernel, views, passes) for views in operands_of.values())
 
 
 def _access(
-    case: ResolvedCall,
+    call: ResolvedCall,
     plan: KernelPlan,
     bound: BoundKernel,
     kernel: KernelIR,
@@ -233,24 +233,24 @@ def _access(
 ) -> Access:
     """The bytes of an array that is read by these views: no more than all its elements, once a pass."""
     use = plan.arrays[views[0]]
-    shape = list(case.shape_of(use))
+    shape = list(call.shape_of(use))
     times = [passes[k] if passes else 1 for k in views]
-    seen = [0 if bound.empty else _elements(case, plan, bound, kernel, k) for k in views]
+    seen = [0 if bound.empty else _elements(call, plan, bound, kernel, k) for k in views]
     moved = sum(count * each for count, each in zip(seen, times))
     if len(views) > 1:
         moved = min(moved, prod(shape) * max(times))
     kind = f"{use.dtype}{shape}"
-    return Access(array_name(case, use), use.kind, use.index, kind, moved * use.dtype.itemsize, max(times))
+    return Access(array_name(call, use), use.kind, use.index, kind, moved * use.dtype.itemsize, max(times))
 
 
-def _elements(case: ResolvedCall, plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, k: int) -> int:
+def _elements(call: ResolvedCall, plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, k: int) -> int:
     """How many elements of an operand a kernel reads or writes."""
     use = plan.arrays[k]
     if use.gathered is not None:
         axes = (*plan.rows, *plan.columns, *plan.ranks)
-        return min(prod(evaluate(axes[a], case.extents) for a in use.gathered), prod(case.shape_of(use)))
+        return min(prod(evaluate(axes[a], call.extents) for a in use.gathered), prod(call.shape_of(use)))
     elements = prod(n for n, stride in zip(bound.extents, bound.strides[k]) if stride)
-    ranks = prod(evaluate(d, case.extents) for d in plan.ranks)
+    ranks = prod(evaluate(d, call.extents) for d in plan.ranks)
     return elements * ranks if kernel.operands[k].rank else elements
 
 

@@ -1,4 +1,4 @@
-"""The measured seconds of each launch of a case, on its target device."""
+"""The measured seconds of each launch of a call, on its target device."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ..specs import Spec
 from .target import this_machine
 
 
-def launch_seconds(case: ResolvedCall, values: Sequence[Any]) -> list[float]:
-    """The median seconds of each launch of a case, 0 for an empty one; results are written to fresh memory.
+def launch_seconds(call: ResolvedCall, values: Sequence[Any]) -> list[float]:
+    """The median seconds of each launch of a call, 0 for an empty one; results are written to fresh memory.
 
-    Specs are filled with random numbers. Raises ArgumentError if this machine lacks the case's target.
+    Specs are filled with random numbers. Raises ArgumentError if this machine lacks the call's target.
     """
     here = this_machine()
-    if case.target.is_cuda and (not here.is_cuda or here.hardware.cc != case.target.hardware.cc):  # type: ignore[union-attr]
+    if call.target.is_cuda and (not here.is_cuda or here.hardware.cc != call.target.hardware.cc):  # type: ignore[union-attr]
         help = "explain it without measure=True, or where that GPU is"
-        raise ArgumentError(f"there is nothing to measure {case.target} on", "argument.measure", help=help)
-    facts = {name: describe(_random_array(v), name) for name, v in zip(case.plans.names, values)}
-    if case.target.is_cuda:
+        raise ArgumentError(f"there is nothing to measure {call.target} on", "argument.measure", help=help)
+    facts = {name: describe(_random_array(v), name) for name, v in zip(call.plans.names, values)}
+    if call.target.is_cuda:
         facts = _upload(facts)
     _, device = library_and_device(facts)
-    prepared = prepare(case.plans, facts, None)
+    prepared = prepare(call.plans, facts, None)
     fires, cuda_stream = prepared.call.repeatable(prepared.payloads)
     timed = iter(Clock(device, cuda_stream).seconds(fires))
-    return [0.0 if all(bound.empty for _, bound in launch) else next(timed) for launch in case.launches]
+    return [0.0 if all(bound.empty for _, bound in launch) else next(timed) for launch in call.launches]
 
 
 def _upload(facts: dict[str, ArrayFacts | Weak]) -> dict[str, ArrayFacts | Weak]:

@@ -23,9 +23,9 @@ class UnfusedBaseline:
     seconds: float | None = None
 
 
-def unfused_baseline(case: ResolvedCall) -> UnfusedBaseline:
+def unfused_baseline(call: ResolvedCall) -> UnfusedBaseline:
     """The unfused run of a call."""
-    steps, hardware = unfused_kernels(case.graph, case.extents), case.target.hardware
+    steps, hardware = unfused_kernels(call.graph, call.extents), call.target.hardware
     time = None if hardware is None else sum(_seconds(s, hardware) for s in steps)
     return UnfusedBaseline(len(steps), sum(s.bytes for s in steps), tuple(s.operation for s in steps), time)
 

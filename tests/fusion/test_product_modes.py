@@ -14,7 +14,7 @@ from fusedsl.fusion.graph_products import is_product
 from fusedsl.ir.graph import walk
 from fusedsl.kernel_ir.kernel import AttentionKernel, KernelIR
 from fusedsl.program import resolve_call
-from fusedsl.report.explain import case_of
+from fusedsl.report.explain import resolved_call
 from fusedsl.rewrite.engine import rewrite
 
 SQUARE = (24, 24)
@@ -53,7 +53,7 @@ def test_each_product_is_computed_once(name, device, mode):
     text, shapes = TEXTS[name]
     kernel = fd.kernel(text)
     cc = (9, 0) if device == "cuda" else None
-    case = case_of(kernel._program, [fd.spec(shapes[n], "float32") for n in kernel.params], device, cc)
+    case = resolved_call(kernel._program, [fd.spec(shapes[n], "float32") for n in kernel.params], device, cc)
     computed = sum(count_products(bound.kernel) for bound in case.bounds)
     assert computed == sum(map(is_product, walk(rewrite(case.graph).results)))
     if mode is ProductMode.ALONE:

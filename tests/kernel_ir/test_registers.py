@@ -15,7 +15,7 @@ from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
 from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
 from fusedsl.kernel_ir.register_pressure import BASE, Tiling, body_registers_of, predicted_registers, required_registers
-from fusedsl.report.explain import case_of
+from fusedsl.report.explain import resolved_call
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -130,7 +130,7 @@ def test_rows_that_blocks_stream_together_do_not_spill():
 def test_what_does_not_fit_in_a_threads_registers_gets_more_threads(seed):
     drawn = draw(seed)
     made = fd.kernel(drawn.text)
-    for plan, bound in (case := case_of(made._program, drawn.values(made.params), "cuda", 90)).kernels:
+    for plan, bound in (case := resolved_call(made._program, drawn.values(made.params), "cuda", 90)).kernels:
         kernel, schedule = case.scheduled(plan, bound)
         if kernel.row_axes and schedule.resident:
             tiling = Tiling(schedule.width, schedule.vectors, schedule.load_all_first, schedule.epilogue_vectors)

@@ -13,7 +13,7 @@ from fusedsl.backends.cuda.rows.schedule import ResidentRowSchedule
 from fusedsl.backends.cuda.tuning_space import MOST, difference, tuning_space
 from fusedsl.hardware import hardware_facts, registers_for
 from fusedsl.program import autotune
-from fusedsl.report.explain import case_of
+from fusedsl.report.explain import resolved_call
 from fusedsl.runtime.compile import disk, scheduled_cuda
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -37,7 +37,7 @@ def kernels(text, shape, dtype):
     """(plan, bound, kernel, schedule) of each kernel of a text over x and y, y a row where x has several."""
     made = fd.kernel(text)
     row = shape if text == "x + y" else shape[-1:]
-    case = case_of(made._program, [fd.spec(row if n == "y" else shape, dtype) for n in made.params], "cuda", 90)
+    case = resolved_call(made._program, [fd.spec(row if n == "y" else shape, dtype) for n in made.params], "cuda", 90)
     return [(plan, bound, *scheduled_cuda(bound, H200)) for plan, bound in case.kernels]
 
 
@@ -74,7 +74,7 @@ def test_neighbours_compile():
     for seed in (0, 3, 9, 40):
         drawn = draw(seed)
         made = fd.kernel(drawn.text)
-        case = case_of(made._program, drawn.values(made.params), "cuda", 90)
+        case = resolved_call(made._program, drawn.values(made.params), "cuda", 90)
         for plan, bound in case.kernels:
             kernel, schedule = case.scheduled(plan, bound)
             for other in tuning_space(schedule, kernel, H200)[:4]:
@@ -88,7 +88,7 @@ def test_neighbours_compile():
 def record():
     """A text whose one kernel has been tuned, as far as the cache knows, and the schedule that won."""
     made = fd.kernel("softmax(x) * 3", autotune=True)
-    case = case_of(made._program, [fd.spec((4096, 4096))], "cuda", 90)
+    case = resolved_call(made._program, [fd.spec((4096, 4096))], "cuda", 90)
     ((plan, bound),) = case.kernels
     kernel, base = scheduled_cuda(bound, H200)
     winner = tuning_space(base, kernel, H200)[0]

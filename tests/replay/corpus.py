@@ -14,7 +14,7 @@ import programs
 
 import fusedsl as fd
 import random_graphs
-from fusedsl.report.explain import case_of, source
+from fusedsl.report.explain import resolved_call, source
 
 SHAPES = {"x": (37, 1000), "y": (37, 1000), "b": (1000,), "w": (37,), "c": (6, 8, 70)}
 TABLES = ("ELEMENTWISE", "BROADCAST", "VIEWS", "ROWS", "AXES", "CUBES")
@@ -36,7 +36,7 @@ class Case:
 
     def machine_code(self, target: str) -> list[bytes]:
         """Its cubins or object files for a target; no GPU is needed."""
-        case = case_of(*self.call(), *TARGETS[target])
+        case = resolved_call(*self.call(), *TARGETS[target])
         return [case.built(members).code for members in case.launches]
 
 

@@ -15,7 +15,7 @@ from fusedsl.kernel_ir.launch_config import LaunchConfig
 from fusedsl.program import call_steps, call_target
 from fusedsl.program.prepare_foreach import group_by_binary
 from fusedsl.program.resolve_call import resolve
-from fusedsl.report.explain import case_of
+from fusedsl.report.explain import resolved_call
 from fusedsl.runtime import specialize
 from fusedsl.runtime.arrays import ArrayFacts
 from fusedsl.runtime.batched_call import BatchedPayloads, BatchMember
@@ -29,7 +29,7 @@ def binaries(text, dtypes, shapes):
     made, found = fd.kernel(text), set()
     for given in shapes:
         specs = [fd.spec(shape, dtype) for shape, dtype in zip(given, dtypes)]
-        case = case_of(made._program, specs, "cuda", 90, reserve=True)
+        case = resolved_call(made._program, specs, "cuda", 90, reserve=True)
         for plan, bound in case.kernels:
             kernel, schedule = case.scheduled(plan, bound)
             found.add(cuda_key(kernel, schedule, plan.digest, (9, 0)))
@@ -45,7 +45,7 @@ def shapes(rows, columns, count=1000):
 def reason_of(made, shape, reserve=False):
     """The reason of the schedule that a call with a matrix of this shape, and a row of it, has."""
     specs = [fd.spec(shape if name == "x" else shape[-1:], "float32") for name in made.params]
-    case = case_of(made._program, specs, "cuda", 90, reserve=reserve)
+    case = resolved_call(made._program, specs, "cuda", 90, reserve=reserve)
     return case.scheduled(*case.kernels[0])[1].reason
 
 
@@ -132,7 +132,7 @@ def listed(kernel, calls):
     for step in range(2):
         members = []
         for k, specs in enumerate(calls):
-            case = case_of(kernel._program, specs, "cuda", 90, reserve=True, listed=True)
+            case = resolved_call(kernel._program, specs, "cuda", 90, reserve=True, listed=True)
             if step < len(case.kernels):
                 plan, bound = case.kernels[step]
                 places = tuple(range(k * len(specs), (k + 1) * len(specs)))
@@ -187,7 +187,9 @@ def test_a_saved_kernel_finds_its_binaries_whatever_was_called_before(tmp_path):
 def test_kernels_that_share_a_launch_are_few():
     made, found = fd.kernel("max(x, axis=-1), sum(y * y, axis=-1)"), set()
     for (n, a), (m, b) in pairwise(ROWS):
-        case = case_of(made._program, [fd.spec((n + 1, a + 1)), fd.spec((m + 1, b + 1))], "cuda", 90, reserve=True)
+        case = resolved_call(
+            made._program, [fd.spec((n + 1, a + 1)), fd.spec((m + 1, b + 1))], "cuda", 90, reserve=True
+        )
         for members in case.launches:
             several = len(members) > 1
             kernel, schedule = case.combo(members) if several else case.scheduled(*members[0])

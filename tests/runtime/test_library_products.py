@@ -8,7 +8,7 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.program.library_product import LibraryProduct
-from fusedsl.report.explain import case_of
+from fusedsl.report.explain import resolved_call
 from fusedsl.runtime import stored_calls
 from fusedsl.runtime.blas_launch import BlasLaunch, numpy_has_blas
 
@@ -29,7 +29,7 @@ SHAPES = [
 
 def decision(text, *values, **options):
     """The library product of the only launch of a text, or the reason why it is ours."""
-    case = case_of(fd.kernel(text, **options)._program, values, "cpu", None)
+    case = resolved_call(fd.kernel(text, **options)._program, values, "cpu", None)
     ((plan, bound),) = case.launches[0]
     return case.library_product(plan, bound)
 
@@ -64,7 +64,7 @@ def test_every_layout_that_blas_takes_is_right(left, right, dtype):
     for x, w in itertools.product(layouts(left, dtype, rng), layouts(right, dtype, rng)):
         expected = x.astype("f8") @ w.astype("f8")
         for out in outputs(expected.shape, dtype):
-            case = case_of(PRODUCT._program, [x, w], "cpu", None)
+            case = resolved_call(PRODUCT._program, [x, w], "cpu", None)
             if not case.is_by_library(case.launches[0]):
                 continue
             out[...] = np.nan
@@ -136,7 +136,7 @@ def test_pieces_of_a_long_product_cover_it(monkeypatch):
     rng = np.random.default_rng(5)
     for left, right in [((40, 20), (20, 30)), ((7, 10, 10), (10, 10)), ((7, 5, 5), (5, 5)), ((2, 3, 40, 20), (20, 30))]:
         x, w = rng.standard_normal(left), rng.standard_normal(right)
-        case = case_of(PRODUCT._program, [x, w], "cpu", None)
+        case = resolved_call(PRODUCT._program, [x, w], "cpu", None)
         product = case.library_product(*case.launches[0][0]).gemm
         views = (*x.shape[:-2], 1)[:-1] if product.batch else ()
         out = np.empty((*views, product.rows.extent, product.columns.extent))

@@ -14,7 +14,7 @@ import pytest
 import fusedsl as fd
 from fusedsl.backends.cpu import compiler, processor, schedule
 from fusedsl.backends.cpu.elf import link
-from fusedsl.report.explain import case_of
+from fusedsl.report.explain import resolved_call
 from fusedsl.runtime import compile as kernels
 from fusedsl.runtime import launch_records, object_loader
 
@@ -101,7 +101,7 @@ def test_object_code_and_shared_object_compute_the_same():
         kernel = fd.kernel(text)
         values = {name: np.random.default_rng(0).standard_normal(shape) for name in kernel.params}
         expected = kernel(**values)
-        case = case_of(kernel._program, list(values.values()), "cpu", None, alone=True)
+        case = resolved_call(kernel._program, list(values.values()), "cpu", None, alone=True)
         codes = [case.built([one]) for one in case.kernels]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
@@ -150,7 +150,7 @@ def test_code_for_arm_computes_what_this_machine_does(text, dtype):
     x = np.random.default_rng(0).standard_normal((70, 130)).astype(dtype)
     kernel = fd.kernel(text)
     expected = kernel(x)
-    case = case_of(kernel._program, [x], "cpu", None, alone=True)
+    case = resolved_call(kernel._program, [x], "cpu", None, alone=True)
     ((plan, bound),) = case.kernels
     scheduled, loops = kernels.scheduled_cpu(bound)
     built = kernels.build_loops(scheduled, loops, plan.digest, processor.ARMV8)

@@ -81,12 +81,12 @@ def test_a_value_that_stands_for_the_scores_is_not_computed_again():
 )
 def test_dear_formulas_have_little_more_code_than_a_causal_mask(text):
     from fusedsl.backends.cuda import compile
-    from fusedsl.report.explain import case_of
+    from fusedsl.report.explain import resolved_call
 
     def code(formula):
         kernel = fd.kernel(LINE + formula)
         arrays = [fd.spec((1, 8, 2048, 128), "bfloat16") for _ in kernel.params]
-        case = case_of(kernel._program, arrays, "cuda", 90)
+        case = resolved_call(kernel._program, arrays, "cuda", 90)
         (members,) = case.launches
         scheduled, schedule = case.scheduled(*members[0])
         written = compile.generate(scheduled, schedule)

@@ -9,7 +9,7 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.lru import LRU
-from fusedsl.report.explain import case_of
+from fusedsl.report.explain import resolved_call
 from fusedsl.runtime import cache, compile
 from fusedsl.runtime.compile import cuda_key
 
@@ -216,7 +216,7 @@ def test_what_spills_takes_fewer_columns(name, monkeypatch, tmp_path):
 def test_nothing_spills_no_product_waits_and_numba_is_not_asked(name, alone):
     text, *sizes = VARIANTS[name]
     kernel = fd.kernel(text)
-    case = case_of(kernel._program, specs(kernel.params, 4096, 4096, *sizes), "cuda", 90)
+    case = resolved_call(kernel._program, specs(kernel.params, 4096, 4096, *sizes), "cuda", 90)
     (members,) = case.launches
     scheduled, schedule = case.scheduled(*members[0])
     from fusedsl.backends.cuda import compile as generate
@@ -230,7 +230,7 @@ def test_nothing_spills_no_product_waits_and_numba_is_not_asked(name, alone):
 def binaries(text, lengths):
     kernel, found = fd.kernel(text), set()
     for n, m in lengths:
-        case = case_of(kernel._program, specs(kernel.params, n, m, 64, 64, "bfloat16"), "cuda", 90)
+        case = resolved_call(kernel._program, specs(kernel.params, n, m, 64, 64, "bfloat16"), "cuda", 90)
         for plan, bound in case.kernels:
             found.add(cuda_key(*case.scheduled(plan, bound), plan.digest, (9, 0)))
     return found
