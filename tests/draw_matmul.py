@@ -16,6 +16,7 @@ from fusedsl.ir.types import DTYPES, DType, numpy_dtype
 WEIGHTS = {"bfloat16": 6, "float16": 4, "float32": 6, "float64": 3, "int8": 2}
 SMALL = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 72)
 LARGE = (*SMALL, 96, 100, 127, 128, 129, 192, 200, 255, 256, 257, 300, 384, 512, 520, 777, 1000, 1024, 1111)
+TIDY = 0.55  # how many programs have arrays that TMA and vectors can take, and no axis without elements
 EMPTY = 0.03  # how often an extent is 0
 OPERATIONS = 3e6  # multiply-adds of a program of small extents
 MORE = 2e8  # … of large ones
@@ -47,13 +48,16 @@ class MatmulDraw:
         self.layouts: dict[str, str] = {}
         self.dtype = DTYPES[r.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]]
         self.integers = self.dtype.kind != "f"
+        self.tidy = r.random() < TIDY
         self.special = r.random() < 0.12
         self.signless = r.random() < 0.15
 
     def program(self, seed: int) -> Program:
         r = self.r
         while True:
-            product, x, w, out = r.choice((self.matrices, self.matrices, self.batches, self.vectors, self.letters))()
+            product, x, w, out = r.choice(
+                (self.matrices, self.matrices, self.matrices, self.batches, self.vectors, self.letters)
+            )()
             work = prod(out) * (x[1] if x else 1)
             if work <= (MORE if self.large else OPERATIONS) and prod(out) <= (4e6 if self.large else 2e4):
                 break
@@ -74,15 +78,16 @@ class MatmulDraw:
     # -- kinds of products: (text, (shape of x, summed extents), shape of w, shape of the product)
 
     def extent(self) -> int:
-        if self.r.random() < EMPTY:
+        if not self.tidy and self.r.random() < EMPTY:
             return 0
-        return self.r.choice(LARGE if self.large else SMALL)
+        known = LARGE if self.large else SMALL
+        return self.r.choice([n for n in known if n % 8 == 0] if self.tidy else known)
 
     def factor(self, name: str) -> str:
         """An operand as the product reads it: bare, cast, or computed, of x perhaps with a row g."""
         if self.integers:
             return f"int32({name})"
-        if self.r.random() < 0.75:
+        if self.r.random() < 0.85:
             return name
         kind = f"{self.dtype}" if self.dtype.name in ("float16", "bfloat16") else ""
         form = self.r.choice(PROLOGUES[: None if name == "x" else -2])
@@ -141,7 +146,7 @@ class MatmulDraw:
 
     def leaf(self, name: str, shape: tuple[int, ...]) -> None:
         r, d = self.r, self.dtype
-        layout = r.choice(LAYOUTS) if r.random() < 0.6 else "C"
+        layout = r.choice(LAYOUTS) if r.random() < 0.6 and not self.tidy else r.choice("CCCF")
         self.arrays[name] = laid_out(r, self.numbers(shape, d), layout)
         self.layouts[name] = layout
 

@@ -26,6 +26,14 @@ class AttentionOperands:
         return tuple(k for k in (self.q, self.k, self.v) if k != ABSENT)
 
 
+def computes_operands(kernel: AttentionKernel) -> bool:
+    """Whether a factor of a product is computed, or looked up in a page table: else each is an array."""
+    body = kernel.attention
+    factors = [factor for score in body.scores for factor in (score.q, score.k)]
+    factors += [weighted.v for weighted in body.weighted_sums]
+    return body.paged is not None or any(loaded_operand(kernel, factor) is None for factor in factors)
+
+
 def operands_of(kernel: AttentionKernel) -> AttentionOperands | None:
     """The operands of a body with one score and at most one weighted sum, whose operands are arrays or paged arrays."""
     body, paged = kernel.attention, kernel.attention.paged

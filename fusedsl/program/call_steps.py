@@ -18,6 +18,7 @@ from ..ir.checks import explain, holds, require_size
 from ..ir.dims import Dim, Extents, Symbol, evaluate
 from ..ir.graph import Parameter, Type
 from ..ir.types import BOOL
+from ..kernel_ir.attention_operands import computes_operands
 from ..kernel_ir.kernel import AttentionKernel, MixedReductionKernel
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..runtime.arrays import ArrayFacts, Weak
@@ -188,7 +189,8 @@ def fallback_formulation(
     """
     if not has_attention_schedules(bounds, hardware):
         running = plan.attention is AttentionMode.RUNNING_MAX
-        mode = AttentionMode.RUNNING_MAX_STAGED if running else AttentionMode.MATERIALIZED
+        computed = any(isinstance(b.kernel, AttentionKernel) and computes_operands(b.kernel) for b in bounds)
+        mode = AttentionMode.RUNNING_MAX_STAGED if running and computed else AttentionMode.MATERIALIZED
         return dataclasses.replace(plan.formulation, attention=mode)
     if hardware is not None and _stored_scores_are_faster(bounds, hardware):
         return dataclasses.replace(plan.formulation, attention=AttentionMode.MATERIALIZED)
