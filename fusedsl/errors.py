@@ -282,10 +282,7 @@ def _underlined(text: str, span: tuple[int, int], caret: int, note: str | None) 
     last = max(min(span[1] - start, right) - left, mark + 1)
     underline = " " * (len(ellipsis) + first) + "~" * (mark - first) + "^" + "~" * (last - mark - 1)
     number = str(text.count("\n", 0, caret) + 1)
-    return [
-        f"  {number} | {shown}".rstrip(),
-        f"  {' ' * len(number)} | {underline}" + (f"  {note}" if note else ""),
-    ]
+    return [f"  {number} | {shown}".rstrip(), f"  {' ' * len(number)} | {underline}" + (f"  {note}" if note else "")]
 
 
 def _window(length: int, mark: int) -> tuple[int, int]:

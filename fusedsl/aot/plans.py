@@ -76,11 +76,7 @@ class SavedPlans(Plans):
         return super().plan(arguments, extents, way, symbolic_units)
 
     def _match(
-        self,
-        parameters: Sequence[Parameter],
-        extents: Mapping[Symbol, int],
-        on_cpu: bool,
-        way: Formulation,
+        self, parameters: Sequence[Parameter], extents: Mapping[Symbol, int], on_cpu: bool, way: Formulation
     ) -> SavedPlan | None:
         """The file's plan for this signature: if there are several, the one of this formulation."""
         fit = [

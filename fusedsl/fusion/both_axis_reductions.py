@@ -11,10 +11,7 @@ BOUND = ("fold", "scan", "sorted")  # values that one kernel computes; other ker
 
 
 def both_axis_reductions(
-    order: Sequence[Node],
-    free: dict[Node, frozenset[Axis]],
-    uses: dict[Node, frozenset[Node]],
-    roots: Sequence[Node],
+    order: Sequence[Node], free: dict[Node, frozenset[Axis]], uses: dict[Node, frozenset[Node]], roots: Sequence[Node]
 ) -> set[Node]:
     """Folds over rows that other folds reduce along their columns, if no element of these rows depends on them.
 

@@ -46,12 +46,7 @@ class _Partitioner(ProducerMap):
     """State of one partition: groups so far, temporaries, decisions."""
 
     def __init__(
-        self,
-        chosen: AttentionChoice,
-        fits: Callable[[Dim, int], bool],
-        prices: Prices,
-        way: Formulation,
-        first: int,
+        self, chosen: AttentionChoice, fits: Callable[[Dim, int], bool], prices: Prices, way: Formulation, first: int
     ):
         self.program, self.pattern_of, self.refused = chosen.program, chosen.pattern_of, chosen.refused
         self.fits = fits

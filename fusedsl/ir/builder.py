@@ -212,7 +212,7 @@ class GraphBuilder:
         if x.op == "const":
             value = value_of(x)
             if isinstance(value, int) and not fits(value, to):
-                error = DTypeError(f"{spelled(value)} does not fit {to}", code="dtype.literal", help=_wider(value))
+                error = DTypeError(f"{spelled(value)} does not fit {to}", "dtype.literal", help=_wider(value))
                 error.value = value  # type: ignore[attr-defined]
                 raise fail(error, _LITERAL)
             return constant(fold_constants.convert(value, to), to)
@@ -300,7 +300,7 @@ class GraphBuilder:
             compute, result = infer(op, dtypes)
         except RuleError as error:
             shown = phrase(op.symbol or op.name, [self.describe(a.type) for a in values])
-            fault = DTypeError(f"cannot {shown}", code=f"dtype.{op.name}", help=error.help)
+            fault = DTypeError(f"cannot {shown}", f"dtype.{op.name}", help=error.help)
             raise fail(fault, error.operand) from None
         return values, compute, result
 

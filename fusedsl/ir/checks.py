@@ -54,10 +54,10 @@ def require_size(t: Type, extents: Mapping[Symbol, int]) -> None:
     sizes = [evaluate(d, extents) for d in t.shape]
     if any(n < 0 for n in sizes):
         message = f"an axis of {shortened(min(sizes))} elements"
-        raise ShapeError(message, code="shape.negative", help="extents are 0 or more")
+        raise ShapeError(message, "shape.negative", help="extents are 0 or more")
     if math.prod(sizes) > MOST_ELEMENTS:
         message = f"an array of {' x '.join(map(shortened, sizes))} elements"
-        raise LimitError(message, code="limit.elements", help=f"nothing computes more than {MOST_ELEMENTS:,}")
+        raise LimitError(message, "limit.elements", help=f"nothing computes more than {MOST_ELEMENTS:,}")
 
 
 def shortened(value: int) -> str:
@@ -175,10 +175,7 @@ def _broadcast_words(check, shown, values, extents):
         return next(words), f"{a} and {b} differ in the {place}", next(words), "broadcast"
     every = range(len(check.operands))
     differing = [k for k in every if _extent(check.operands[k], axis, extents) in (a, b)] or every
-    short = min(
-        differing,
-        key=lambda k: math.prod(evaluate(d, extents) for d in check.operands[k].shape) or 1,
-    )
+    short = min(differing, key=lambda k: math.prod(evaluate(d, extents) for d in check.operands[k].shape) or 1)
     other = a if _extent(check.operands[short], axis, extents) == b else b
     name = check.names[short] if short < len(check.names) and check.names[short] else shown[short]
     return (

@@ -190,7 +190,7 @@ def matmul(b: GraphBuilder, x: Node, y: Node) -> Node:
     """`x @ y`: summed over the last axis of x and the last but one of y; the axes before these broadcast."""
     for k, z in enumerate((x, y)):
         if not z.type.shape:
-            error = ShapeError("@ needs arrays, not numbers", code="shape.matmul", help="use * to scale")
+            error = ShapeError("@ needs arrays, not numbers", "shape.matmul", help="use * to scale")
             raise fail(error, k)
     require_summed(b, x, y, -1, max(y.type.rank - 2, 0) - y.type.rank, "matmul")
     batch = max(x.type.rank, y.type.rank, 2) - 2
@@ -264,4 +264,4 @@ def _require_letters(count: int) -> None:
 def too_many_axes(count: int) -> FusedslError:
     """The error for a product of arrays with so many axes in total."""
     message = f"a product over {count} axes is more than {len(LETTERS)}"
-    return LimitError(message, code="limit.dimensions", help="reshape some axes into one")
+    return LimitError(message, "limit.dimensions", help="reshape some axes into one")

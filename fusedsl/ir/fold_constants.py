@@ -37,7 +37,7 @@ def _limited(a, b):
     if isinstance(b, int) and abs(b) > EXPONENT_LIMIT:
         raise LimitError(
             f"exponent {b} of a literal is beyond {EXPONENT_LIMIT}",
-            code="limit.exponent",
+            "limit.exponent",
             help="write the result as a float",
         )
 
@@ -125,7 +125,7 @@ def _has_dtype(op: Op, operands: list) -> bool:
 def _checked(value):
     if isinstance(value, int) and not -(1 << 63) <= value < (1 << 64):
         raise LimitError(
-            "this arithmetic on integer literals leaves 64 bits", code="limit.constant", help="write a float, e.g. 1e20"
+            "this arithmetic on integer literals leaves 64 bits", "limit.constant", help="write a float, e.g. 1e20"
         )
     return value
 

@@ -44,7 +44,7 @@ def positions(b: GraphBuilder, x: Node) -> Node:
     if x.type.dtype is BOOL:
         raise mask_fault()
     if x.type.dtype.kind == "f":
-        raise DTypeError("an index is an integer, not a float", code="dtype.index", help="divide with //")
+        raise DTypeError("an index is an integer, not a float", "dtype.index", help="divide with //")
     if x.type.dtype is UINT64 and not x.type.weak:
         x = b.elementwise("minimum", x, b.literal((1 << 63) - 1))
     return b.convert(x, INT64)
@@ -54,7 +54,7 @@ def mask_fault() -> FusedslError:
     """The error for indexing with a mask."""
     return ArgumentError(
         "a mask cannot index: its result has no known shape",
-        code="argument.mask",
+        "argument.mask",
         help="where(mask, x, 0), or a reduction with where=mask",
     )
 
@@ -138,7 +138,7 @@ def take_along_axis(b: GraphBuilder, x: Node, indices: Node, axis: int | None = 
     if indices.type.rank != x.type.rank:
         error = ShapeError(
             f"take_along_axis needs as many axes in {b.describe(indices.type)} as in {b.describe(x.type)}",
-            code="shape.gather",
+            "shape.gather",
             help="insert axes of extent 1: indices[:, None]",
         )
         raise fail(error, 1)
@@ -178,7 +178,7 @@ def require_same(b: GraphBuilder, what: str, x: Node, other: Node, axis: int | N
     if x.type.rank != other.type.rank:
         raise ShapeError(
             f"{what} needs as many axes in {b.describe(other.type)} as in {b.describe(x.type)}",
-            code=f"shape.{what}",
+            f"shape.{what}",
             help="full_like(x, number) makes an array of it"
             if not other.type.rank
             else "x[None] adds an axis, x[0] drops one",

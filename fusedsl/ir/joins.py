@@ -23,9 +23,9 @@ PADDINGS = ("constant", "edge", "reflect", "wrap")
 def concat(b: GraphBuilder, arrays: Sequence[Node], axis: int, what: str = "concat") -> Node:
     """The arrays one after another along an axis."""
     if not arrays:
-        raise ArgumentError(f"{what} needs an array", code="argument.missing", help=f"{what}([x, y], axis=0)")
+        raise ArgumentError(f"{what} needs an array", "argument.missing", help=f"{what}([x, y], axis=0)")
     if not arrays[0].type.rank:
-        raise ShapeError(f"{what} of numbers", code=f"shape.{what}", help="stack them, or give them an axis: x[None]")
+        raise ShapeError(f"{what} of numbers", f"shape.{what}", help="stack them, or give them an axis: x[None]")
     try:
         a = normalize_axis(b, arrays[0], axis)
     except ShapeError as error:

@@ -33,7 +33,7 @@ def sort_nodes(b: GraphBuilder, x: Node, descending: bool, k: Dim | None = None)
     """
     if x.type.rank == 0:
         message = f"{b.describe(x.type)} has no axis to sort"
-        raise ShapeError(message, code="shape.axis", help="give it an array with an axis")
+        raise ShapeError(message, "shape.axis", help="give it an array with an axis")
     n = x.type.shape[-1]
     if k is not None:
         _require(b, x, k, n)
@@ -45,7 +45,7 @@ def sort_nodes(b: GraphBuilder, x: Node, descending: bool, k: Dim | None = None)
 def _require(b: GraphBuilder, x: Node, k: Dim, n: Dim) -> None:
     """Check that there are at least k elements."""
     if not isinstance(k, int) or k < 1:
-        raise ArgumentError(f"topk takes a k of 1 or more, not {k}", code="argument.topk", help="k is a literal")
+        raise ArgumentError(f"topk takes a k of 1 or more, not {k}", "argument.topk", help="k is a literal")
     check = Check("enough", (n, k), "topk", (x.type,), site=b.site)
     if isinstance(n, int) and n < k:
         raise explain(check, b.extents)

@@ -23,9 +23,7 @@ def normalize_axis(b: GraphBuilder, x: Node, axis: int) -> int:
     rank = x.type.rank
     if not -rank <= axis < rank:
         have = f"axes {-rank} to {rank - 1}" if rank else "no axes"
-        raise ShapeError(
-            f"axis {axis} is out of range for {b.describe(x.type)}", code="shape.axis", help=f"it has {have}"
-        )
+        raise ShapeError(f"axis {axis} is out of range for {b.describe(x.type)}", "shape.axis", help=f"it has {have}")
     return axis % rank
 
 
@@ -35,7 +33,7 @@ def normalize_axes(b: GraphBuilder, x: Node, axis: int | Sequence[int] | None) -
         return tuple(range(x.type.rank))
     axes = [normalize_axis(b, x, a) for a in ([axis] if isinstance(axis, int) else axis)]
     if len(set(axes)) < len(axes):
-        raise ArgumentError(f"an axis appears twice in {tuple(axis)}", code="argument.axis", help="name each axis once")  # type: ignore[arg-type]
+        raise ArgumentError(f"an axis appears twice in {tuple(axis)}", "argument.axis", help="name each axis once")  # type: ignore[arg-type]
     return tuple(sorted(axes))
 
 
@@ -47,7 +45,7 @@ def reduce(b: GraphBuilder, fold: str, x: Node, axis=None, keepdims: bool = Fals
     axes = normalize_axes(b, x, axis)
     if x.type.dtype.storage:
         what = f"{fold} of {b.describe(x.type)}"
-        raise DTypeError(f"no {what}", code="dtype.storage", help="it only stores: cast it first, e.g. float32(x)")
+        raise DTypeError(f"no {what}", "dtype.storage", help="it only stores: cast it first, e.g. float32(x)")
     if fold in ("any", "all"):
         x = b.truth(x)
     if fold in ("argmax", "argmin"):
@@ -74,7 +72,7 @@ def reduce(b: GraphBuilder, fold: str, x: Node, axis=None, keepdims: bool = Fals
 def _require_elements(b: GraphBuilder, fold: str, x: Node, axes) -> None:
     dims = tuple(x.type.shape[a] for a in axes if x.type.shape[a] != 1)
     if not axes and fold.startswith("arg"):
-        raise ArgumentError(f"{fold} of a number has no position", code="argument.axis", help="give it an array")
+        raise ArgumentError(f"{fold} of a number has no position", "argument.axis", help="give it an array")
     if dims:
         check = Check("nonempty", dims, fold, (x.type,), site=b.site)
         if 0 in dims:
@@ -87,9 +85,7 @@ def squeeze(b: GraphBuilder, x: Node, axes: Sequence[int]) -> Node:
     for a in axes:
         if not b.is_unit(x.type.shape[a]):
             raise ShapeError(
-                f"cannot squeeze axis {a} of {b.describe(x.type)}",
-                code="shape.squeeze",
-                help="only axes of extent 1 can go",
+                f"cannot squeeze axis {a} of {b.describe(x.type)}", "shape.squeeze", help="only axes of extent 1 can go"
             )
     key = tuple(("int", 0) if a in axes else _whole(d) for a, d in enumerate(x.type.shape))
     return basic_index(x, key)
@@ -102,7 +98,7 @@ def expand_dims(b: GraphBuilder, x: Node, axis: int | Sequence[int]) -> Node:
     if any(not -rank <= p < rank for p in positions) or len({p % rank for p in positions}) < len(positions):
         raise ShapeError(
             f"cannot insert axes {tuple(positions)} into {b.describe(x.type)}",
-            code="shape.axis",
+            "shape.axis",
             help=f"places run from {-rank} to {rank - 1}",
         )
     wanted = {p % rank for p in positions}
@@ -136,13 +132,11 @@ def full_key(b: GraphBuilder, x: Node, key: tuple) -> list[tuple[int, Any]]:
     """(index in the key, part) for each axis of x and each new axis; an Ellipsis, or missing parts, as full slices."""
     gaps = [item for item, k in enumerate(key) if k is Ellipsis]
     if len(gaps) > 1:
-        raise fail(ShapeError("only one ... in an index", code="shape.index", help="write : for the others"), gaps[1])
+        raise fail(ShapeError("only one ... in an index", "shape.index", help="write : for the others"), gaps[1])
     used = sum(k is not None and k is not Ellipsis for k in key)
     if used > x.type.rank:
         raise fail(
-            ShapeError(
-                f"{used} indices for {b.describe(x.type)}", code="shape.index", help=f"it has {x.type.rank} axes"
-            ),
+            ShapeError(f"{used} indices for {b.describe(x.type)}", "shape.index", help=f"it has {x.type.rank} axes"),
             _nth(key, x.type.rank),
         )
     full: list = []
@@ -174,8 +168,7 @@ def _entry(b: GraphBuilder, x: Node, axis: int, k, item: int, site: Site) -> tup
     if isinstance(k, slice):
         if k.step == 0:
             raise fail(
-                ShapeError("a slice step cannot be 0", code="shape.slice", help="use 1 to keep all, -1 to reverse"),
-                item,
+                ShapeError("a slice step cannot be 0", "shape.slice", help="use 1 to keep all, -1 to reverse"), item
             )
         if k.start is None and k.stop is None and k.step in (None, 1):
             return _whole(n)
@@ -203,7 +196,7 @@ def transpose(b: GraphBuilder, x: Node, axes: Sequence[int] | None = None) -> No
     if sorted(order) != list(range(x.type.rank)):
         raise ShapeError(
             f"transpose needs each axis of {b.describe(x.type)} once, not {tuple(axes or ())}",
-            code="shape.transpose",
+            "shape.transpose",
             help=f"give {x.type.rank} different axes",
         )
     if order == tuple(range(x.type.rank)):
@@ -215,9 +208,7 @@ def require_mask(b: GraphBuilder, x: Node, mask: Node, widens: bool = False) -> 
     """Check `where=` of a reduction: bools that broadcast to x's shape; if it `widens`, with x to a common shape."""
     if mask.type.dtype is not BOOL and not (mask.op == "const" and mask.type.weak):
         raise DTypeError(
-            f"where= takes bools, not {b.describe(mask.type)}",
-            code="dtype.where",
-            help="compare first: where=m != 0",
+            f"where= takes bools, not {b.describe(mask.type)}", "dtype.where", help="compare first: where=m != 0"
         )
     check = Check("equal", (), "where=", (x.type, mask.type), b.names)
     if widens:
@@ -226,7 +217,7 @@ def require_mask(b: GraphBuilder, x: Node, mask: Node, widens: bool = False) -> 
     if mask.type.rank > x.type.rank:
         raise ShapeError(
             f"where= has {mask.type.rank} axes, the array {x.type.rank}",
-            code="shape.where",
+            "shape.where",
             help="drop an axis of it, or give the array one: x[None]",
         )
     for k, d in enumerate(mask.type.shape, start=-mask.type.rank):
@@ -239,7 +230,7 @@ def require_groups(b: GraphBuilder, x: Node, groups: Dim) -> None:
     if x.type.rank < 2:
         raise ShapeError(
             f"groups are those of channels, in (batch, channels, ...), not of {b.describe(x.type)}",
-            code="shape.group",
+            "shape.group",
             help="x[None] adds an axis",
         )
     check = Check("groups", (x.type.shape[1], groups), "group", (x.type,), site=b.site)
@@ -265,7 +256,7 @@ def broadcast_to(b: GraphBuilder, x: Node, shape: Sequence[Dim], operand: int | 
     if x.type.rank > len(shape):
         raise ShapeError(
             f"cannot broadcast {b.describe(x.type)} to {len(shape)} {'axis' if len(shape) == 1 else 'axes'}",
-            code="shape.broadcast",
+            "shape.broadcast",
             help=f"give a shape of {x.type.rank} axes or more; index or squeeze the array to have fewer",
         )
     check = Check("equal", (), "broadcast_to", (x.type, Type(x.type.dtype, shape)), b.names)
@@ -283,15 +274,15 @@ def reshape(b: GraphBuilder, x: Node, shape: Sequence[Dim]) -> Node:
     total = product(x.type.shape)
     known = product(d for d in shape if d != -1)
     if list(shape).count(-1) > 1:
-        raise ShapeError("only one extent of a reshape can be -1", code="shape.reshape", help="give the others")
+        raise ShapeError("only one extent of a reshape can be -1", "shape.reshape", help="give the others")
     if known == 0 and -1 in shape:
         message = "an extent of -1 beside one of 0 could be any"
-        raise ShapeError(message, code="shape.reshape", help="give all extents")
+        raise ShapeError(message, "shape.reshape", help="give all extents")
     final = tuple(expression("//", total, known) if d == -1 else d for d in shape)
     if any(isinstance(d, int) and d < 0 for d in final):
         raise ShapeError(
             f"a shape cannot hold {min(d for d in final if isinstance(d, int))}",
-            code="shape.reshape",
+            "shape.reshape",
             help="extents are 0 or more; -1 once",
         )
     check = Check("same_size", (total, product(final), *shape), "reshape", (x.type,), site=b.site)

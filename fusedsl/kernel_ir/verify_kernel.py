@@ -120,11 +120,7 @@ def _stored(phases: Iterable[Phase], kernel: KernelPlan) -> Stored:
 
 
 def _is_a_number(
-    s: ScalarUse,
-    kernel: KernelPlan,
-    parameters: Sequence[Parameter],
-    types: Mapping[Key, Type],
-    places: IndexRules,
+    s: ScalarUse, kernel: KernelPlan, parameters: Sequence[Parameter], types: Mapping[Key, Type], places: IndexRules
 ) -> None:
     match s.kind:
         case "argument":

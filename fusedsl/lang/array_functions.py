@@ -140,7 +140,7 @@ def round_(b: GraphBuilder, x: Node, decimals: int = 0):
     """`x` with so many decimals, half to even."""
     if abs(decimals) > 308:
         message = f"decimals is {decimals:.3g}, and floats have 308 on either side of the point"
-        raise fail(ArgumentError(message, code="argument.range", help="give -308 to 308"), 1)
+        raise fail(ArgumentError(message, "argument.range", help="give -308 to 308"), 1)
     if x.type.dtype.kind != "f":
         x = b.cast(x, DTYPES["float16"]) if x.type.dtype is BOOL else x
         if x.type.dtype.kind != "f":
@@ -219,7 +219,7 @@ def matrix_transpose(b: GraphBuilder, x: Node):
     """The last two axes swapped, as in x.mT."""
     if x.type.rank < 2:
         raise ShapeError(
-            f"{b.describe(x.type)} has no two axes to swap", code="shape.transpose", help="mT needs 2 axes or more"
+            f"{b.describe(x.type)} has no two axes to swap", "shape.transpose", help="mT needs 2 axes or more"
         )
     return shapes.swapaxes(b, x, -1, -2)
 
@@ -272,7 +272,7 @@ def iota(b: GraphBuilder, x: Node, axis: int):
 def arange(b: GraphBuilder, start: Dim, stop: Dim | None = None, step: int = 1, *, dtype: DType | None = None):
     """start, start + step, … below stop: weak integers, not stored in memory."""
     if step == 0:
-        raise fail(ArgumentError("a step cannot be 0", code="argument.step", help="use 1, or -1 to count down"), 2)
+        raise fail(ArgumentError("a step cannot be 0", "argument.step", help="use 1, or -1 to count down"), 2)
     start, stop = (0, start) if stop is None else (start, stop)
     counted = b.iota(_steps(start, stop, step))
     scaled = counted if step == 1 else b.elementwise("multiply", counted, b.literal(step))

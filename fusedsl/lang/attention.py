@@ -91,7 +91,7 @@ def _score(text: ScoreMaskEvaluator) -> Node:
     if score.type.dtype is BOOL:
         written = text.tree.text if "'" not in text.tree.text else "..."
         help = f"a condition is a mask: mask='{written}'"
-        raise text.error_at(DTypeError("score is a number, and this is a condition", code="dtype.attention", help=help))
+        raise text.error_at(DTypeError("score is a number, and this is a condition", "dtype.attention", help=help))
     return score
 
 
@@ -99,7 +99,7 @@ def _mask(text: ScoreMaskEvaluator) -> Node:
     mask = text.value()
     if mask.type.dtype is not BOOL:
         message = f"mask is a condition, and this is {mask.type.dtype}"
-        raise text.error_at(DTypeError(message, code="dtype.attention", help=_condition(text, mask)))
+        raise text.error_at(DTypeError(message, "dtype.attention", help=_condition(text, mask)))
     return mask
 
 

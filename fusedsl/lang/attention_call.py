@@ -59,11 +59,11 @@ def _bind(
     values: dict[str, Any] = {}
     for position, argument in enumerate(node.arguments):
         if argument.keyword is None and position > 2:
-            error = ArgumentError("attention takes 3 positional arguments", code="argument.surplus", help=USAGE)
+            error = ArgumentError("attention takes 3 positional arguments", "argument.surplus", help=USAGE)
             raise ev.fault(error, env, argument.value)
         name = argument.keyword or "qkv"[position]
         if name in arguments:
-            error = ArgumentError(f"{name} is given twice", code="argument.twice", help="keep one of them")
+            error = ArgumentError(f"{name} is given twice", "argument.twice", help="keep one of them")
             raise ev.fault(error, env, argument, argument.span[0])
         arguments[name] = argument
         values[name] = yield argument.value, env
@@ -71,7 +71,7 @@ def _bind(
         raise ErrorValue
     missing = [name for name in "qkv" if name not in arguments]
     if missing:
-        error = ArgumentError(f"attention misses {' and '.join(missing)}", code="argument.missing", help=USAGE)
+        error = ArgumentError(f"attention misses {' and '.join(missing)}", "argument.missing", help=USAGE)
         raise ev.fault(error, env, node, node.close)
     return AttentionArguments(arguments, values, ev, env)
 
@@ -88,7 +88,7 @@ def _program(given: AttentionArguments, name: str) -> ParsedText | None:
         named = isinstance(text, Node) and isinstance(given.arguments[name].value, Name)
         help = quoted_text_help(name, text.type.shape if named else None)  # type: ignore[union-attr]
         message = f"{name} is a text, not {show_value(text)}"
-        raise given.fault(name, ArgumentError(message, code="argument.attention", help=help))
+        raise given.fault(name, ArgumentError(message, "argument.attention", help=help))
     program = parse(text, asdict(given.ev.limits), [n for n in NAMED_NUMBERS if n in given.arguments])
     check_chains(program)
     return program
@@ -103,12 +103,12 @@ def _arrays(given: AttentionArguments, texts: Mapping[str, ParsedText | None]) -
             continue
         if keyword in VISIBLE_NAMES:
             message, help = f"{keyword} means something else in score and mask", "give the array another name"
-            error: FusedslError = ArgumentError(message, code="argument.attention", help=help)
+            error: FusedslError = ArgumentError(message, "argument.attention", help=help)
             raise given.ev.fault(error, given.env, argument)
         name = name_of(keyword, read)
         if name not in read:
             message, help = unread_keyword(keyword, read, given.arguments)
-            error = UnknownNameError(message, code="name.keyword", help=help)
+            error = UnknownNameError(message, "name.keyword", help=help)
             raise given.ev.fault(error, given.env, argument)
         arrays[name] = _array(given, keyword, given.values[keyword])
     if "lengths" in read and given.values.get("lengths") is not None:
@@ -120,7 +120,7 @@ def _array(given: AttentionArguments, name: str, value: Any) -> Node:
     if isinstance(value, Node):
         return value
     message = f"{name} is an array, not {show_value(value)}"
-    raise given.fault(name, ArgumentError(message, code="argument.attention", help=USAGE))
+    raise given.fault(name, ArgumentError(message, "argument.attention", help=USAGE))
 
 
 def _operand(given: AttentionArguments, name: str) -> Node | tuple[Node, ...] | None:
@@ -141,7 +141,7 @@ def _flag(given: AttentionArguments, name: str) -> bool:
     value = value_of(value) if known else value
     if not isinstance(value, bool):
         message, help = f"{name} is True or False", f"write {name}=True, or leave it out"
-        raise given.fault(name, ArgumentError(message, code="argument.attention", help=help))
+        raise given.fault(name, ArgumentError(message, "argument.attention", help=help))
     return value
 
 

@@ -75,16 +75,16 @@ def _check_floats(b: GraphBuilder, r: Request, name: str, x: Node) -> None:
     """Check q, k or v: floats of one dtype, with the rank of its layout."""
     if x.type.weak or x.type.dtype.kind != "f" or x.type.dtype.storage:
         message = f"attention is of floats, and {name} is {b.describe(x.type)}"
-        raise DTypeError(message, code="dtype.attention", help="cast it first, e.g. float16(q)")
+        raise DTypeError(message, "dtype.attention", help="cast it first, e.g. float16(q)")
     form = "(tokens, heads, d)" if r.offsets is not None else "(batch, heads, n, d)"
     form = "(pages, page, kv_heads, d)" if r.pages is not None and name != "q" else form
     rank = form.count(",") + 1
     if x.type.rank != rank:
         message = f"{name} has {rank} axes {form}, and this is {b.describe(x.type)}"
-        raise ShapeError(message, code="shape.attention", help=_other_rank(x.type.rank, rank, name))
+        raise ShapeError(message, "shape.attention", help=_other_rank(x.type.rank, rank, name))
     if x.type.dtype is not r.q.type.dtype:
         message = f"q, k and v have one dtype, and {name} is {x.type.dtype} beside {r.q.type.dtype}"
-        raise DTypeError(message, code="dtype.attention", help="cast them to one")
+        raise DTypeError(message, "dtype.attention", help="cast them to one")
 
 
 def _other_rank(rank: int, wanted: int, name: str) -> str:
@@ -115,9 +115,9 @@ def _check_numbers(b: GraphBuilder, name: str, x: Node, item: int | None) -> Non
     if x.type.dtype.kind not in kinds or x.type.dtype.storage:
         cast = f"cast to {'float32' if 'f' in kinds else 'int32'}"
         cast = "a condition is a mask: mask='keep[b, j]'" if (name, x.type.dtype) == ("lengths", BOOL) else cast
-        raise DTypeError(message, code="dtype.attention", help=cast)
+        raise DTypeError(message, "dtype.attention", help=cast)
     if x.type.rank != rank:
-        raise ShapeError(message, code="shape.attention", help=help)
+        raise ShapeError(message, "shape.attention", help=help)
     if name == "offsets":
         with b.pointing(OPERANDS.index(name), item):
             b.checks.append(Check("offsets", x.type.shape, name, (x.type,), site=b.site))

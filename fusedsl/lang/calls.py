@@ -115,7 +115,7 @@ def choice_fault(name: str, parameter: str, value: Any) -> ArgumentError | None:
     near = suggest(value, choices) if isinstance(value, str) else None
     return ArgumentError(
         f"{parameter} of {name} is {' or '.join(map(repr, choices))}, not {show_value(value)}",
-        code="argument.choice",
+        "argument.choice",
         help=f"did you mean {near!r}?" if near else f"write {parameter}={choices[0]!r}",
     )
 
@@ -193,14 +193,14 @@ def _bind(ev: EvaluatorBase, node: CallExpr, env: Environment, parameters: tuple
             if number < 0:
                 raise ev.fault(_unknown_keyword(node.function, argument.keyword, parameters), env, argument)
             if slots[number] is not None:
-                error = ArgumentError(f"{keyword} is given twice", code="argument.twice", help="keep one of them")
+                error = ArgumentError(f"{keyword} is given twice", "argument.twice", help="keep one of them")
                 raise ev.fault(error, env, argument, argument.span[0])
         slots[number] = argument.value
     missing = [p.name for p, s in zip(parameters, slots) if s is None and p.default is REQUIRED]
     if missing:
         error = ArgumentError(
             f"{node.function} misses {' and '.join(missing)}",
-            code="argument.missing",
+            "argument.missing",
             help=f"call it as {show_signature(node.function, parameters)}",
         )
         raise ev.fault(error, env, node, node.close)
@@ -253,7 +253,7 @@ def _surplus(node: CallExpr, parameters: tuple[ParameterSpec, ...], k: int) -> F
     else:
         help = f"call it as {show_signature(name, parameters)}"
     few = f"{positional} positional argument{'s' * (positional != 1)}"
-    return ArgumentError(f"{name} takes {few}", code="argument.surplus", help=help)
+    return ArgumentError(f"{name} takes {few}", "argument.surplus", help=help)
 
 
 def _as_tuple(node: CallExpr, parameters: tuple[ParameterSpec, ...], positional: int) -> str | None:
@@ -270,7 +270,7 @@ def _as_tuple(node: CallExpr, parameters: tuple[ParameterSpec, ...], positional:
 
 def _unknown_keyword(name: str, keyword: str, parameters: tuple[ParameterSpec, ...]) -> UnknownNameError:
     hint = keyword_hint(keyword, [p.name for p in parameters]) or f"call it as {show_signature(name, parameters)}"
-    return UnknownNameError(f"{name} has no parameter {keyword}", code="name.keyword", help=hint)
+    return UnknownNameError(f"{name} has no parameter {keyword}", "name.keyword", help=hint)
 
 
 def check_known(ev: EvaluatorBase, node: CallExpr, env: Environment) -> None:
@@ -291,17 +291,17 @@ def unknown(name: str, defined: Iterable[str], values: Iterable[str]) -> Fusedsl
     if name in functions.UNSUPPORTED:
         family = functions.UNSUPPORTED[name]
         help = function_hint(name, ())
-        return Unsupported(f"{name} is not there yet ({family})", code="unsupported.function", help=help)
+        return Unsupported(f"{name} is not there yet ({family})", "unsupported.function", help=help)
     if name.startswith("complex") or name in ("longdouble", "datetime64", "timedelta64"):
-        return DTypeError(f"there is no dtype {name}", code="dtype.unknown", help=f"the dtypes are {', '.join(DTYPES)}")
+        return DTypeError(f"there is no dtype {name}", "dtype.unknown", help=f"the dtypes are {', '.join(DTYPES)}")
     if name in values:
         return UnknownNameError(
-            f"{name} is a value, not a function", code="name.function", help=f"write {name}*(...) to multiply"
+            f"{name} is a value, not a function", "name.function", help=f"write {name}*(...) to multiply"
         )
     help = function_hint(name, defined) or f"define it, {name}(x) = ..., or compute it outside and pass the result"
     if len(name) <= 2 and help.startswith("define it"):
         help = f"if {name} is an array, write {name} * (...), or {name}[...]"
-    return UnknownNameError(f"there is no function {name}", code="name.function", help=help)
+    return UnknownNameError(f"there is no function {name}", "name.function", help=help)
 
 
 # -- subscripts
@@ -316,9 +316,7 @@ def bound(ev: EvaluatorBase, value: Any, expression: Expr, env: Environment) -> 
     dim = dim_of(value)
     if dim is None:
         error = ArgumentError(
-            f"a slice bound is an integer, not {show_value(value)}",
-            code="argument.slice",
-            help=CONSTANT_HELP,
+            f"a slice bound is an integer, not {show_value(value)}", "argument.slice", help=CONSTANT_HELP
         )
         raise ev.fault(not_constant(error, value), env, expression)
     return dim
@@ -341,12 +339,10 @@ def position(ev: EvaluatorBase, value: Any, expression: Expr, env: Environment) 
 def not_a_position(value: Any) -> FusedslError:
     """The error for a value that is no index."""
     if isinstance(value, tuple):
-        return Unsupported(
-            "indexing with a list is not there yet", code="unsupported.gather", help="pass it as an array"
-        )
+        return Unsupported("indexing with a list is not there yet", "unsupported.gather", help="pass it as an array")
     return ArgumentError(
         f"an index is an integer or a slice, not {show_value(value)}",
-        code="argument.index",
+        "argument.index",
         help="an integer, a slice, None, ..., or an array of integers",
     )
 
@@ -359,6 +355,6 @@ def tuple_item(ev: EvaluatorBase, value: tuple, key: list, node: Subscript, env:
     except (IndexError, TypeError):
         pass
     error = ShapeError(
-        f"a tuple of {len(value)} has no such item", code="shape.index", help=f"give an integer below {len(value)}"
+        f"a tuple of {len(value)} has no such item", "shape.index", help=f"give an integer below {len(value)}"
     )
     raise ev.fault(error, env, node.indices[0])

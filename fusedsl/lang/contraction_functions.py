@@ -45,7 +45,7 @@ def vdot(b: GraphBuilder, x: Node, y: Node):
 def vecdot(b: GraphBuilder, x: Node, y: Node, *, axis: int = -1):
     """Σ of products along one axis; the others broadcast."""
     if not x.type.shape or not y.type.shape:
-        error = ShapeError("vecdot needs arrays, not numbers", code="shape.vecdot", help="use * to scale")
+        error = ShapeError("vecdot needs arrays, not numbers", "shape.vecdot", help="use * to scale")
         raise fail(error, 0 if not x.type.shape else 1)
     shortest = min(x.type.rank, y.type.rank)
     if x.type.rank != y.type.rank and axis >= 0:
@@ -73,14 +73,14 @@ def _pairs(b: GraphBuilder, x: Node, y: Node, axes: Any) -> tuple[tuple[int, ...
         count = integer(b, "axes", axes)
         if not 0 <= count <= min(x.type.rank, y.type.rank):
             message = f"{count} axes of {b.describe(x.type)} and {b.describe(y.type)} cannot meet"
-            raise ShapeError(message, code="shape.tensordot", help="axes=1 is the product of matrices")
+            raise ShapeError(message, "shape.tensordot", help="axes=1 is the product of matrices")
         return tuple(range(x.type.rank - count, x.type.rank)), tuple(range(count))
     sides = [tuple(integer(b, "axes", a) for a in (side if isinstance(side, tuple) else (side,))) for side in axes]
     if len(sides) != 2 or len(sides[0]) != len(sides[1]):
         help = "axes=((1, 2), (0, 1)): those of x, then those of y, as many"
-        raise ArgumentError("axes takes two lists of one length", code="argument.axes", help=help)
+        raise ArgumentError("axes takes two lists of one length", "argument.axes", help=help)
     left, right = (tuple(shapes.normalize_axis(b, z, a) for a in side) for z, side in zip((x, y), sides))
     for side in (left, right):
         if len(set(side)) < len(side):
-            raise ArgumentError("an axis is given twice", code="argument.axis", help="name each axis once")
+            raise ArgumentError("an axis is given twice", "argument.axis", help="name each axis once")
     return left, right

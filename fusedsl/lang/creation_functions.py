@@ -56,7 +56,7 @@ def linspace(
         if end.type.rank:
             message = f"linspace runs from number to number, not from {b.describe(end.type)}"
             help = "write a[..., None] + (b - a)[..., None] * linspace(0, 1, num)"
-            raise fail(ArgumentError(message, code="argument.range", help=help), k)
+            raise fail(ArgumentError(message, "argument.range", help=help), k)
     steps = expression("max", expression("-", num, 1) if endpoint else num, 1)
     index = b.iota(num)
     step = b.elementwise("divide", b.elementwise("subtract", stop, start), b.extent(steps))
@@ -71,7 +71,7 @@ def linspace(
 def one_hot(b: GraphBuilder, x: Node, num_classes: Dim, *, dtype: DType = INT64):
     """A new last axis of `num_classes`, 1 at the index that each integer names, else 0."""
     if x.type.dtype.kind not in "iu":
-        error = DTypeError(f"one_hot of {b.describe(x.type)}", code="dtype.index", help="cast it first: int64(x)")
+        error = DTypeError(f"one_hot of {b.describe(x.type)}", "dtype.index", help="cast it first: int64(x)")
         raise fail(error, 0)
     expanded = shapes.expand_dims(b, x, x.type.rank)
     return b.cast(b.elementwise("equal", expanded, b.iota(num_classes)), dtype)

@@ -22,7 +22,7 @@ class Refusal:
 
     def error(self, given: Mapping[str, Any]) -> Unsupported:
         """The error of a call with these arguments."""
-        return Unsupported(self.message.format(**given), code=self.code, help=self.help)
+        return Unsupported(self.message.format(**given), self.code, help=self.help)
 
     def check(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         """Unsupported if one of these parameters is given."""

@@ -32,7 +32,7 @@ def einsum(b: GraphBuilder, subscripts: Any, *operands: Node):
         given, result = _parse_subscripts(subscripts)
         if len(given) != len(operands):
             message = f"{len(given)} operand{'s' * (len(given) != 1)} in the subscripts, {len(operands)} given"
-            raise ArgumentError(message, code="argument.einsum", help=EXAMPLE)
+            raise ArgumentError(message, "argument.einsum", help=EXAMPLE)
     except FusedslError as error:
         raise fail(error, 0) from None
     terms = _terms(b, given, operands)
@@ -53,20 +53,20 @@ def _parse_subscripts(text: Any) -> tuple[list[str], str | None]:
     """(subscripts of each operand, subscripts of the result or None)."""
     if not isinstance(text, str):
         message = f"einsum takes subscripts first, not {show_value(text)}"
-        raise ArgumentError(message, code="argument.kind", help=EXAMPLE)
+        raise ArgumentError(message, "argument.kind", help=EXAMPLE)
     before, arrow, result = text.replace(" ", "").partition("->")
     given = before.split(",")
     for part in (*given, result):
         wrong = next((c for c in part.replace("...", "", 1) if c not in string.ascii_letters), None)
         if wrong is not None:
             help = "write ... once, for the axes without a letter" if wrong == "." else "axes are letters"
-            raise ArgumentError(f"{wrong!r} names no axis", code="argument.einsum", help=help)
+            raise ArgumentError(f"{wrong!r} names no axis", "argument.einsum", help=help)
     letters = result.replace("...", "")
     alone = next((c for c in letters if c not in before), None)
     if alone is not None or len(set(letters)) < len(letters):
         what = f"no operand has an axis {alone}" if alone is not None else "a letter is twice in the result"
         help = "the result names axes of operands, each once"
-        raise ArgumentError(what, code="argument.einsum", help=help)
+        raise ArgumentError(what, "argument.einsum", help=help)
     return given, result if arrow else None
 
 
@@ -78,7 +78,7 @@ def _terms(b: GraphBuilder, given: list[str], operands: tuple[Node, ...]) -> lis
             named = text.replace("...", "")
             message = f"{text!r} names {len(named)} {'axis' if len(named) == 1 else 'axes'} of {b.describe(x.type)}"
             help = f"it has {x.type.rank}" + (": ... stands for those without a letter" if unnamed_axes > 0 else "")
-            raise fail(ShapeError(message, code="shape.einsum", help=help), 1, k)
+            raise fail(ShapeError(message, "shape.einsum", help=help), 1, k)
     free = [c for c in reversed(contraction.LETTERS) if all(c not in text for text in given)]
     if max(unnamed) > len(free):
         raise fail(contraction.too_many_axes(len(contraction.LETTERS) + max(unnamed) - len(free)), 0)
@@ -97,7 +97,7 @@ def _result_letters(given: list[str], result: str | None, terms: list[EinsumTerm
         return outer + "".join(sorted(c for c in named if named.count(c) == 1))
     if outer and "..." not in result:
         message = f"the result lacks ..., which is {len(outer)} {'axis' if len(outer) == 1 else 'axes'} here"
-        raise ArgumentError(message, code="argument.einsum", help=f"write ->...{result}, or sum over them after that")
+        raise ArgumentError(message, "argument.einsum", help=f"write ->...{result}, or sum over them after that")
     return result.replace("...", outer)
 
 

@@ -63,10 +63,7 @@ class TextEvaluator(EvaluatorBase):
     # -- statements
 
     def program(
-        self,
-        program: ParsedText,
-        constants: Mapping[str, Any],
-        values: Mapping[str, ir.Node] | None = None,
+        self, program: ParsedText, constants: Mapping[str, Any], values: Mapping[str, ir.Node] | None = None
     ) -> list[ir.Node]:
         """The results of a text, for the builder's parameters, or for these values."""
         given = {p.name: self.builder.parameter(k) for k, p in enumerate(self.builder.parameters)}
@@ -134,7 +131,7 @@ class TextEvaluator(EvaluatorBase):
         if count != len(statement.targets):
             raise ArgumentError(
                 f"{len(statement.targets)} names for {count} result{'s' * (count != 1)}",
-                code="argument.results",
+                "argument.results",
                 span=statement.span,
                 caret=statement.value.span[0],
                 help="only a function with several results, or shape(x), fills several names",
@@ -151,7 +148,7 @@ class TextEvaluator(EvaluatorBase):
             with self.at(env, expression, expression.span[0], (expression,)):
                 if not isinstance(part, ir.Node):
                     message = f"a result is an array or a number, not {parameter_kinds.show_value(part)}"
-                    raise ArgumentError(message, code="argument.kind", help="return an expression of the arguments")
+                    raise ArgumentError(message, "argument.kind", help="return an expression of the arguments")
                 nodes.append(self.check_rank(self.builder.strong(part)))
         return nodes
 
@@ -194,7 +191,7 @@ class TextEvaluator(EvaluatorBase):
             raise self.fault(
                 LimitError(
                     f"more than {self.limits.operations} operations",
-                    code="limit.operations",
+                    "limit.operations",
                     help="cut the text in two, or raise limits={'operations': ...}",
                 ),
                 env,

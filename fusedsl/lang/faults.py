@@ -148,7 +148,7 @@ class EvaluatorBase(Faults):
         if x.type.rank > self.limits.dimensions:
             raise LimitError(
                 f"{x.type.rank} axes are more than {self.limits.dimensions}",
-                code="limit.dimensions",
+                "limit.dimensions",
                 help="reshape some axes into one",
             )
         return x

@@ -174,7 +174,7 @@ def _axis_fault(b: GraphBuilder, x: Node, a: int, rank: int, before: tuple[int, 
     if not -rank <= a < rank:
         have = f"axes {-rank} to {rank - 1}" if rank else "no axes"
         message = f"axis {a} is out of range for {b.describe(x.type)}"
-        return ShapeError(message, code="shape.axis", help=f"it has {have}")
+        return ShapeError(message, "shape.axis", help=f"it has {have}")
     if a % rank in [other % rank for other in before]:
-        return ArgumentError(f"axis {a} is given twice", code="argument.axis", help="name each axis once")
+        return ArgumentError(f"axis {a} is given twice", "argument.axis", help="name each axis once")
     return None

@@ -43,7 +43,7 @@ def _check_choice(what: str, value: Any, choices: tuple[str, ...], operand: int,
     near = suggest(value, choices) if isinstance(value, str) else None
     message = f"{what} is {' or '.join(map(repr, choices))}, not {show_value(value)}"
     help = f"did you mean {near!r}?" if near else otherwise
-    raise fail(ArgumentError(message, code="argument.choice", help=help), operand)
+    raise fail(ArgumentError(message, "argument.choice", help=help), operand)
 
 
 @function(axis="axis")
@@ -56,12 +56,12 @@ def take_along_axis(b: GraphBuilder, x: Node, indices: Node, axis: int | None = 
 def diagonal(b: GraphBuilder, x: Node, offset: int = 0, axis1: int = 0, axis2: int = 1):
     """The elements whose position along axis2 is `offset` beyond that along axis1, along a new last axis."""
     if x.type.rank < 2:
-        error = ShapeError("a diagonal needs two axes", code="shape.axis", help="give it another axis: x[None]")
+        error = ShapeError("a diagonal needs two axes", "shape.axis", help="give it another axis: x[None]")
         raise fail(error, 0)
     first, second = (shapes.normalize_axis(b, x, axis) for axis in (axis1, axis2))
     if first == second:
         help = "a diagonal runs through two axes"
-        raise fail(ArgumentError(f"axis {axis2} is given twice", code="argument.axis", help=help), 3)
+        raise fail(ArgumentError(f"axis {axis2} is given twice", "argument.axis", help=help), 3)
     return gathers.diagonal(b, x, first, second, offset)
 
 
@@ -100,7 +100,7 @@ def roll(b: GraphBuilder, x: Node, shift: tuple[Dim, ...], axis: Axes = None):
     shifts = shift * len(axes) if len(shift) == 1 else shift
     if len(shifts) != len(axes):
         message = f"roll has {len(shifts)} shifts for {len(axes)} axes"
-        raise fail(ArgumentError(message, code="argument.shift", help="give one for each axis, or one for all"), 1)
+        raise fail(ArgumentError(message, "argument.shift", help="give one for each axis, or one for all"), 1)
     for s, a in zip(shifts, axes):
         x = joins.roll(b, x, s, shapes.normalize_axis(b, x, a))
     return x
@@ -145,7 +145,7 @@ def _padded(b: GraphBuilder, x: Node, axis: int, padding: joins.Padding) -> Node
     if not isinstance(padding.fill, Node) or padding.fill.type.shape:
         message = f"constant_values are numbers, not {show_value(padding.fill)}"
         raise fail(
-            ArgumentError(message, code="argument.kind", help="pass a number, or a pair of them: before and after"), 3
+            ArgumentError(message, "argument.kind", help="pass a number, or a pair of them: before and after"), 3
         )
     return joins.pad(b, x, axis, padding)
 
@@ -159,7 +159,7 @@ def _ends(value: Any, rank: int, operand: int) -> list[tuple[Any, Any]]:
     if any(p is None for p in pairs) or len(pairs) not in (1, rank):
         what = "pad_width" if operand == 1 else "constant_values"
         message = f"{what} of an array of {rank} axes is a number, a pair, or {rank} pairs"
-        raise fail(ArgumentError(message, code="argument.kind", help="e.g. ((0, 0), (1, 2))"), operand)
+        raise fail(ArgumentError(message, "argument.kind", help="e.g. ((0, 0), (1, 2))"), operand)
     return [p for p in pairs if p is not None] * (rank if len(pairs) == 1 else 1)
 
 
@@ -175,7 +175,7 @@ def _width(value: Any) -> Dim:
     dim = dim_of(value)
     if dim is None:
         message = f"pad_width takes integers, not {show_value(value)}"
-        raise fail(not_constant(ArgumentError(message, code="argument.kind", help=CONSTANT_HELP), value), 1)
+        raise fail(not_constant(ArgumentError(message, "argument.kind", help=CONSTANT_HELP), value), 1)
     _not_negative(dim, "pad_width", 1)
     return dim
 
@@ -183,7 +183,7 @@ def _width(value: Any) -> Dim:
 def _not_negative(value: Dim, what: str, operand: int) -> None:
     if isinstance(value, int) and value < 0:
         help = "a slice takes elements away: x[1:-1]" if what == "pad_width" else "give 0 or more"
-        error: FusedslError = ArgumentError(f"{what} cannot be negative: {value}", code="argument.range", help=help)
+        error: FusedslError = ArgumentError(f"{what} cannot be negative: {value}", "argument.range", help=help)
         raise fail(error, operand)
 
 

@@ -217,9 +217,5 @@ def _excess(text: str, token: Token, what: str, most: Mapping[str, int]) -> None
         "operations": f"more than {most['operations']:,} operations",
     }[what]
     raise LimitError(
-        message,
-        f"limit.{what}",
-        text,
-        token.span,
-        help=f"assign parts to names, or raise limits={{'{what}': ...}}",
+        message, f"limit.{what}", text, token.span, help=f"assign parts to names, or raise limits={{'{what}': ...}}"
     )

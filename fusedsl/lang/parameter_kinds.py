@@ -61,7 +61,7 @@ DIM_OPERATIONS = {
 
 
 def _wrong_kind(what: str, wanted: str, value: Any, help: str | None = None) -> ArgumentError:
-    return ArgumentError(f"{what} takes {wanted}, not {show_value(value)}", code="argument.kind", help=help)
+    return ArgumentError(f"{what} takes {wanted}, not {show_value(value)}", "argument.kind", help=help)
 
 
 CONSTANT_HELP = (
@@ -181,7 +181,7 @@ def dtype(b: GraphBuilder, name: str, value: Any) -> DType:
         from .hints import dtype_hint
 
         help = dtype_hint(value) or f"the dtypes are {', '.join(DTYPES)}"
-        raise ArgumentError(f"{value!r} is not a dtype", code="argument.dtype", help=help)
+        raise ArgumentError(f"{value!r} is not a dtype", "argument.dtype", help=help)
     raise _wrong_kind(name, "a dtype", value, f"one of {', '.join(DTYPES)}")
 
 
@@ -225,6 +225,6 @@ def bool_hint(symbol: str, b: GraphBuilder, x: Node) -> DTypeError:
     instead = {"and": "& or logical_and", "or": "| or logical_or", "not": "~ or logical_not"}[symbol]
     return DTypeError(
         f"{symbol} needs bools, not {b.describe(x.type)}",
-        code="dtype.logic",
+        "dtype.logic",
         help=f"compare first, e.g. x != 0; for integers and truth values use {instead}",
     )

@@ -33,7 +33,7 @@ def attribute(base: Expr, name: str, span: Span) -> FusedslError:
         return _member(base, name, "")
     help = method_hint(name, _operand(base), ()) or "only .T and .mT exist; everything else is a function"
     if name == "grad":
-        return Unsupported("gradients are not there yet", code="unsupported.grad", span=span, help=help)
+        return Unsupported("gradients are not there yet", "unsupported.grad", span=span, help=help)
     return ParseError(f"arrays have no .{name}", "parse.attribute", None, span, help=help)
 
 

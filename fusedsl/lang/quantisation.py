@@ -20,7 +20,7 @@ WIDTHS = (1, 2, 4, 8, 16, 32)
 def quantize(b: GraphBuilder, x: Node, scale: Node, zero: Node | None, dtype: DType, **groups: int | None):
     """clip(rint(x / scale) + zero) in `dtype`; one scale, one for each index of `axis`, or one for each `group`."""
     if dtype.kind == "b" or (dtype.kind == "f" and not dtype.storage):
-        error = DTypeError(f"quantize to {dtype}", code="dtype.quantize", help="to an integer or float8")
+        error = DTypeError(f"quantize to {dtype}", "dtype.quantize", help="to an integer or float8")
         raise fail(error, 3)
     x, scale, zero = _align_scales(b, x, scale, zero, **groups)
     value = b.elementwise("divide", as_float(b, x), scale)
@@ -51,9 +51,7 @@ def _align_scales(b: GraphBuilder, x: Node, scale: Node, zero: Node | None, axis
     if group is not None:
         if group < 1:
             raise fail(
-                ArgumentError(
-                    f"a group holds 1 or more, not {group}", code="argument.group", help="None takes no groups"
-                ),
+                ArgumentError(f"a group holds 1 or more, not {group}", "argument.group", help="None takes no groups"),
                 _GROUP,
             )
         a = shapes.normalize_axis(b, x, -1 if axis is None else axis)
@@ -82,7 +80,7 @@ def _scale_of_groups(b: GraphBuilder, scale: Node, x: Node, axis: int, operand: 
     if scale.type.rank not in (0, x.type.rank):
         error = ShapeError(
             f"{b.describe(scale.type)} has no number for each group of {b.describe(x.type)}",
-            code="shape.group",
+            "shape.group",
             help="as many axes as the array, with one number for each group along the axis",
         )
         raise fail(error, operand)
@@ -111,11 +109,11 @@ def unpack(b: GraphBuilder, x: Node, bits: int = 4, signed: bool = True):
     x = b.strong(x)
     word = x.type.dtype
     if word.kind not in "iu":
-        raise fail(DTypeError(f"{word} is not packed", code="dtype.unpack", help="pass integers"), 0)
+        raise fail(DTypeError(f"{word} is not packed", "dtype.unpack", help="pass integers"), 0)
     if bits not in WIDTHS or word.bits % bits or not x.type.shape:
         message = f"{b.describe(x.type)} does not hold numbers of {bits} bits"
         help = f"bits is one of {', '.join(str(w) for w in WIDTHS if w <= word.bits)}, of an array"
-        raise fail(ArgumentError(message, code="argument.bits", help=help), 1)
+        raise fail(ArgumentError(message, "argument.bits", help=help), 1)
     count = word.bits // bits
     shift = b.elementwise("multiply", b.iota(count), b.literal(bits))
     parts = b.elementwise("right_shift", shapes.expand_dims(b, x, x.type.rank), shift)

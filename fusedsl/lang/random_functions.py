@@ -46,7 +46,7 @@ def _shape_and_dtype(b: GraphBuilder, x: Any) -> tuple[tuple[Dim, ...], DType]:
         except ArgumentError as error:
             raise fail(error, 1) from None
     message = f"a shape is integers, or an array that has it, not {show_value(x)}"
-    fault = ArgumentError(message, code="argument.kind", help="uniform(seed, x) or uniform(seed, (n, m))")
+    fault = ArgumentError(message, "argument.kind", help="uniform(seed, x) or uniform(seed, (n, m))")
     raise fail(not_constant(fault, x), 1)
 
 

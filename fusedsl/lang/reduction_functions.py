@@ -66,7 +66,7 @@ def _with_initial(b: GraphBuilder, operation: str, total: Node, initial: Node | 
     if initial.type.rank:
         error = ArgumentError(
             f"initial is one number, not {b.describe(initial.type)}",
-            code="argument.initial",
+            "argument.initial",
             help="add an array to the result",
         )
         raise fail(error, _INITIAL)
@@ -159,7 +159,7 @@ def average(b: GraphBuilder, x: Node, axis: Axes = None, weights: Node | None = 
         if not isinstance(axis, int) or weights.type.rank != 1:
             message = f"weights of {b.describe(weights.type)} do not fit {b.describe(x.type)}"
             help = "give weights the shape of x, or one axis and the axis: average(x, axis=0, weights=w)"
-            raise fail(ShapeError(message, code="shape.weights", help=help), 2)
+            raise fail(ShapeError(message, "shape.weights", help=help), 2)
         behind = x.type.rank - shapes.normalize_axis(b, x, axis) - 1
         weights = shapes.expand_dims(b, weights, list(range(1, behind + 1))) if behind else weights
     weighted = b.elementwise("multiply", x, weights)

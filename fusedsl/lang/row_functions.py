@@ -75,13 +75,13 @@ def diff(
 ):
     """Each element less the one before it, `n` times over."""
     if n < 0:
-        raise fail(ArgumentError(f"an order cannot be {n}", code="argument.order", help="give 0 or more"), 1)
+        raise fail(ArgumentError(f"an order cannot be {n}", "argument.order", help="give 0 or more"), 1)
     if n > MOST_DIFFERENCES:
         message = f"differences of order {n} are beyond {MOST_DIFFERENCES}"
-        raise fail(LimitError(message, code="limit.operations", help="each order is an operation of its own"), 1)
+        raise fail(LimitError(message, "limit.operations", help="each order is an operation of its own"), 1)
     if x.type.rank == 0:
         message = f"{b.describe(x.type)} has no axis to take differences along"
-        raise ShapeError(message, code="shape.axis", help="give it an array with an axis")
+        raise ShapeError(message, "shape.axis", help="give it an array with an axis")
     before = shapes.normalize_axis(b, x, axis)
     if prepend is not None or append is not None:
         parts = (_edge(b, prepend, x, before), x, _edge(b, append, x, before))
@@ -97,7 +97,7 @@ def trapezoid(b: GraphBuilder, y: Node, x: Node | None = None, dx: Node | float 
     """The integral of samples along an axis by the trapezoidal rule, at positions `x`, or with spacing `dx`."""
     if y.type.rank == 0:
         message = f"{b.describe(y.type)} has no axis to integrate along"
-        raise ShapeError(message, code="shape.axis", help="give it an array with an axis")
+        raise ShapeError(message, "shape.axis", help="give it an array with an axis")
     before = shapes.normalize_axis(b, y, axis)
     later, earlier = _neighbours(b, y, before)
     height = b.elementwise("divide", b.elementwise("add", later, earlier), b.literal(2.0))
@@ -139,9 +139,7 @@ def _check_last_axis(b: GraphBuilder, name: str, x: Node, axis: int, operand: in
     shapes.normalize_axis(b, x, axis)
     if axis not in (-1, x.type.rank - 1):
         help = f"{name}(swapaxes(x, {axis}, -1){', k' * (name == 'topk')}), and swap back"
-        raise fail(
-            Unsupported(f"{name} off the last axis is not there yet", code="unsupported.axis", help=help), operand
-        )
+        raise fail(Unsupported(f"{name} off the last axis is not there yet", "unsupported.axis", help=help), operand)
 
 
 @function(axis="int", descending="flag", stable="flag")

@@ -54,7 +54,7 @@ class ScoreMaskEvaluator(TextEvaluator, PairText):
         if len(results) != 1:
             message = f"{self.name} is one expression, and this has {len(results)} results"
             help = "keep one; names and functions above it take the others"
-            raise self.error_at(ArgumentError(message, code="argument.attention", help=help), self.tree.results[-1])
+            raise self.error_at(ArgumentError(message, "argument.attention", help=help), self.tree.results[-1])
         axes = self._axes_of(results[0])
         if axes.unindexed > ALIGNED:
             raise self.error_at(*self._unindexed(self.tree.results[0], self.env))
@@ -132,7 +132,7 @@ class ScoreMaskEvaluator(TextEvaluator, PairText):
             message = f"{self.name} is elementwise: it cannot look at other pairs"
             help = "a pair has one score, b, h, i and j, with no axes: write j - i, and read arrays at them: x[h, j]"
             help = help if moved else "reduce before, and pass the result as an array"
-            raise ArgumentError(message, code="argument.attention", help=help)
+            raise ArgumentError(message, "argument.attention", help=help)
         if x.op == "gather":
             return _axes_of_gather(x, *parts)
         if x.op in MOVEMENTS:
@@ -157,7 +157,7 @@ class ScoreMaskEvaluator(TextEvaluator, PairText):
         names = [part for part in parts if isinstance(part, Name) and rank(part)]
         if not names:
             message = f"{self.name} reads an array without its indices"
-            return ShapeError(message, code="shape.attention", help="index it with b, h, i and j"), node
+            return ShapeError(message, "shape.attention", help="index it with b, h, i and j"), node
         part = max(names, key=lambda name: (rank(name) > ALIGNED, name not in subscripted))
         array, name = env.values[part.name], operand_name(env, part) or part.name
         message = f"{self.name} reads {name}, {self.builder.describe(array.type)}, without all of its indices"
@@ -166,7 +166,7 @@ class ScoreMaskEvaluator(TextEvaluator, PairText):
             help = f"reshape it to (batch, heads, n, m), and index it: {name}[b, h, i, j]"
         elif way := self.reads.indexed_form(name, array):
             help = f"index it: {way}"
-        return ShapeError(message, code="shape.attention", help=help), part
+        return ShapeError(message, "shape.attention", help=help), part
 
     def _unknown_value(self, node: Name, env: Environment) -> FusedslError:
         error = super()._unknown_value(node, env)

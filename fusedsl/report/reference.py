@@ -45,7 +45,7 @@ def entry(name: str) -> ReferenceEntry:
     name = functions.ALIASES.get(name, name)
     if not calls.exists(name):
         help = function_hint(name)
-        raise UnknownNameError(f"there is no function {name}", code="name.function", help=help)
+        raise UnknownNameError(f"there is no function {name}", "name.function", help=help)
     example = EXAMPLES.get(name) or f"{name}({', '.join('vwp'[: _required(name)])})"
     others = tuple(alias for alias, known in functions.ALIASES.items() if known == name)
     elsewhere = ELSEWHERE.get(name, f"numpy.{name}")

@@ -13,14 +13,7 @@ from ..hardware import Hardware
 from ..kernel_ir.kernel import AttentionKernel, MixedReductionKernel
 from ..kernel_ir.plan import KernelPlan, Plan
 from .bind_shapes import BoundKernel, SpecializationGroup
-from .compile import (
-    ScheduledKernels,
-    cuda_key,
-    is_preloaded,
-    scheduled_combo,
-    scheduled_cuda,
-    unversioned_key,
-)
+from .compile import ScheduledKernels, cuda_key, is_preloaded, scheduled_combo, scheduled_cuda, unversioned_key
 from .specialization_quota import acquire
 
 GENERAL = "general lengths"  # how the reason of a generic schedule begins

@@ -16,9 +16,9 @@ from .views import View
 def check_cast(new: Node, to: DType, casting: str) -> None:
     """DTypeError if NumPy's rule `casting` forbids a cast of the value to dtype `to`."""
     if not new.type.weak and not np.can_cast(numpy_dtype(new.type.dtype), numpy_dtype(to), casting):  # type: ignore[arg-type]
-        raise DTypeError(f"{new.type.dtype} does not go into {to}", code="dtype.write", help="cast it first: astype")
+        raise DTypeError(f"{new.type.dtype} does not go into {to}", "dtype.write", help="cast it first: astype")
     if new.type.weak and new.type.dtype.kind == "f" and to.kind != "f" and casting != "unsafe":
-        raise DTypeError(f"a float does not go into {to}", code="dtype.write", help="cast it first: astype")
+        raise DTypeError(f"a float does not go into {to}", "dtype.write", help="cast it first: astype")
 
 
 class ArrayState:
@@ -60,14 +60,14 @@ class ArrayState:
             if not self._view.certain:
                 raise Unsupported(
                     "a reshaped array is read after its base was written: whether it shares the memory, strides decide",
-                    code="unsupported.view",
+                    "unsupported.view",
                     help="reshape once more after writing",
                 )
             self._node, self._version_read = self._view.read(self._base.node), self._base.version
         if self._node is None:
             raise Unsupported(
                 "an array is read after what may be a view of it was written: whether it is, strides decide",
-                code="unsupported.view",
+                "unsupported.view",
                 help="copy it before writing",
             )
         return self._node
@@ -106,18 +106,16 @@ class ArrayState:
                 return
             if self._view.write is None:
                 raise Unsupported(
-                    "writing to this view is not there yet", code="unsupported.view", help="write to the array itself"
+                    "writing to this view is not there yet", "unsupported.view", help="write to the array itself"
                 )
             self._base._store(self._view.write(self._base.node, value))
             return
         if self.captured:
             raise Unsupported(
-                "writing to an array from outside is not there yet",
-                code="unsupported.write",
-                help="pass it as an argument",
+                "writing to an array from outside is not there yet", "unsupported.write", help="pass it as an argument"
             )
         if not self.mutable:
-            raise ArgumentError("a number cannot be written to", code="trace.write", help="use a 0-d array")
+            raise ArgumentError("a number cannot be written to", "trace.write", help="use a 0-d array")
         self._node = value
         self.writes += 1
 

@@ -99,7 +99,7 @@ class UnsupportedModule:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         raise Unsupported(
-            "fuse over nn.Module is not there yet", code="unsupported.module", help="pass its parameters as arguments"
+            "fuse over nn.Module is not there yet", "unsupported.module", help="pass its parameters as arguments"
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -238,6 +238,6 @@ def refuse_leak(value: Any, name: str) -> None:
 def _leak(what: str) -> TraceError:
     return TraceError(
         f"the function {what}",
-        code="trace.leak",
+        "trace.leak",
         help="return the array and store it outside, or write in place: x[...] = new",
     )

@@ -152,7 +152,7 @@ def _check_result(template: Any) -> None:
         if isinstance(value, (Generator, Coroutine, AsyncGenerator)) or _reaches_tracer(value):
             raise TraceError(
                 f"the function returns a {type(value).__name__}, which cannot take its arrays along",
-                code="trace.result",
+                "trace.result",
                 help="return an array, None, or a tuple, list or dict of them",
             )
         return value
@@ -179,7 +179,7 @@ def _refuse_selection(picked: BooleanSelection) -> None:
 
 def _result_leaf(recorder: Recorder, tracer: Tracer, nodes: list[Node]) -> ResultRef | ArgumentRef:
     if tracer.recorder is not recorder:
-        raise ArgumentError("this array belongs to another call", code="trace.leak", help="return it from its own call")
+        raise ArgumentError("this array belongs to another call", "trace.leak", help="return it from its own call")
     for k, argument in enumerate(recorder.arguments):
         if argument is tracer:
             return ArgumentRef(k)

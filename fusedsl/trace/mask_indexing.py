@@ -49,7 +49,7 @@ def write_by_mask(array: Any, mask: Any, value: Any) -> None:
     if node.type.rank > array.ndim - mask.ndim:
         raise Unsupported(
             "the values for the elements that a mask picks would have to be counted out",
-            code="unsupported.scatter",
+            "unsupported.scatter",
             help="assign a number, or x[...] = np.where(mask, new, x)",
         )
     _write(array, mask.node, node)

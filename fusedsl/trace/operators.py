@@ -68,7 +68,7 @@ class Operators(ArrayState):
             return result
         with self.recorder.at_user_line():
             if result.ndim != self.node.type.rank:
-                raise ShapeError("@= takes a matrix", code="shape.matmul", help="write x = x @ y for a new array")
+                raise ShapeError("@= takes a matrix", "shape.matmul", help="write x = x @ y for a new array")
             self._write(result.node, "same_kind")
         return self
 

@@ -86,7 +86,7 @@ class RandomProxy:
     def __getattr__(self, name: str) -> Any:
         raise TraceError(
             f"{self._what} draws random numbers while the function is traced, once for all calls",
-            code="trace.random",
+            "trace.random",
             help="pass them as an argument, or use uniform(seed, x) and normal(seed, x) of fd.kernel",
         )
 
@@ -117,13 +117,13 @@ class ModuleProxy:
         if self._library == "torch" and name == "autocast":
             raise Unsupported(
                 "autocast in a traced function is not there yet",
-                code="unsupported.autocast",
+                "unsupported.autocast",
                 help="cast with x.to(dtype); 16-bit numbers are computed in float32 anyway",
             )
         if self._library == "torch" and name in ("vmap", "func"):
             raise Unsupported(
                 f"torch.{name} in a traced function is not there yet",
-                code="unsupported.trace",
+                "unsupported.trace",
                 help="write it for whole tensors, with another dimension",
             )
         if self._library == "numpy" and name in ("r_", "c_"):

@@ -51,7 +51,7 @@ def _element_type(name: str) -> DType:
     if name not in DTYPES:
         raise DTypeError(
             f"{name} is not an element type of fusedsl",
-            code="dtype.unknown",
+            "dtype.unknown",
             help="these are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32 and float64",
         )
     return DTYPES[name]
@@ -148,7 +148,7 @@ class Recorder:
             if x.recorder is not self:
                 raise ArgumentError(
                     "this array belongs to another call",
-                    code="trace.leak",
+                    "trace.leak",
                     help="return it from that call, and pass it as an argument",
                 )
             return x.node
@@ -171,12 +171,10 @@ class Recorder:
         if is_array(x):
             return self.capture(x)
         if isinstance(x, complex):
-            raise DTypeError(
-                "there are no complex numbers", code="dtype.unknown", help="compute with x.real and x.imag"
-            )
+            raise DTypeError("there are no complex numbers", "dtype.unknown", help="compute with x.real and x.imag")
         raise TraceError(
             f"{type(x).__name__} is not an array or a number",
-            code="trace.value",
+            "trace.value",
             help="pass an array, a number, or plain data",
         )
 
@@ -254,7 +252,7 @@ class Recorder:
         """The error for an array's value, known only at run time; untraced, an array of a `single` element has it."""
         error = TraceError(
             f"the function needs {what}, which is known only once the kernel has run",
-            code="trace.value",
+            "trace.value",
             help=help
             or "where(condition, a, b) and maximum(a, b) choose per element; sizes and numbers may decide a branch",
         )
@@ -326,7 +324,7 @@ class Recorder:
             if self.operations > self.limits.operations:
                 raise LimitError(
                     f"more than {self.limits.operations} operations",
-                    code="limit.operations",
+                    "limit.operations",
                     help="cut the function in two, or raise the limit: fd.options(limits=...)",
                 )
             yield
@@ -352,6 +350,6 @@ class Recorder:
         except RecursionError:
             raise TraceError(
                 f"{function.__name__} recurses without end",
-                code="trace.recursion",
+                "trace.recursion",
                 help="end it by a plain number or a shape, which are known while it is traced",
             ) from None

@@ -24,16 +24,14 @@ def bind_arguments(
     if surplus or len(values) > len(parameters):
         what = f"{surplus[0]}=" if surplus else f"{len(values)} arguments"
         raise ArgumentError(
-            f"{name} takes no {what}",
-            code="argument.surplus",
-            help=f"call it as {calls.show_signature(name, parameters)}",
+            f"{name} takes no {what}", "argument.surplus", help=f"call it as {calls.show_signature(name, parameters)}"
         )
     bound = []
     for p in parameters:
         if p.name not in given and p.default is REQUIRED:
             raise ArgumentError(
                 f"{name} misses {p.name}",
-                code="argument.missing",
+                "argument.missing",
                 help=f"call it as {calls.show_signature(name, parameters)}",
             )
         if p.name not in given:

@@ -28,7 +28,7 @@ def length_of(rows: Any, what: str) -> int:
     """The row length; ShapeError if it is 0."""
     length = int(rows.shape[-1])
     if not length:
-        raise ShapeError(f"{what} of no elements", code="shape.empty", help="test x.size first: sizes are known")
+        raise ShapeError(f"{what} of no elements", "shape.empty", help="test x.size first: sizes are known")
     return length
 
 

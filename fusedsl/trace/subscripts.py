@@ -29,7 +29,7 @@ def _part(recorder: Any, part: Any) -> Any:
     if isinstance(part, (bool, np.bool_)):
         raise Unsupported(
             "indexing with a bool is not there yet",
-            code="unsupported.gather",
+            "unsupported.gather",
             help="x[None] adds an axis; np.where(condition, x, 0) chooses",
         )
     if isinstance(part, list):
@@ -47,5 +47,5 @@ def _bound(recorder: Any, bound: Any) -> Any:
     settled = recorder.specialized(bound)
     dim = dim_of(recorder.value(settled)) if isinstance(settled, (int, ArrayState)) else None
     if dim is None:
-        raise TraceError("a slice bound is an integer", code="trace.slice", help="use sizes and Python integers")
+        raise TraceError("a slice bound is an integer", "trace.slice", help="use sizes and Python integers")
     return dim

@@ -169,7 +169,7 @@ class Tracer(Operators):
         with self.recorder.at_user_line():
             raise TraceError(
                 "a traced array has no elements yet",
-                code="trace.array",
+                "trace.array",
                 help="use operators, methods and functions that NumPy dispatches; x.astype(dtype) converts",
             )
 
@@ -208,7 +208,7 @@ class Tracer(Operators):
             if any(isinstance(part, Node) for part in ready):
                 raise Unsupported(
                     "writing at computed positions is not there yet",
-                    code="unsupported.scatter",
+                    "unsupported.scatter",
                     help="build the whole: x[...] = np.where(condition, new, x)",
                 )
             target = type(self)(self.recorder, None, base=self, view=views.indexed(b, ready))
@@ -227,7 +227,7 @@ class Tracer(Operators):
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
         if device != self.device:
             raise TraceError(
-                f"a move to {device} inside a traced function", code="trace.device", help="move it before the call"
+                f"a move to {device} inside a traced function", "trace.device", help="move it before the call"
             )
         return self
 
@@ -260,7 +260,7 @@ class Tracer(Operators):
         recorder_in((args, kwargs)).discover_library("torch")
         raise Unsupported(
             f"torch.{getattr(function, '__name__', function)} of an array that is not torch's",
-            code="unsupported.torch",
+            "unsupported.torch",
             help="pass tensors",
         )
 
@@ -278,7 +278,7 @@ class Tracer(Operators):
             with self.recorder.at_user_line():
                 raise Unsupported(
                     f"setting .{name} of an array is not there yet",
-                    code="unsupported.trace",
+                    "unsupported.trace",
                     help="x[...] = values writes elements, and x = x.reshape(shape) is the array in another shape",
                 )
         object.__setattr__(self, name, value)

@@ -76,5 +76,5 @@ def refusal(name: str, message_if_unplanned: str) -> Unsupported:
     help = HELP.get(name.rpartition(".")[2]) or HELP.get(name.removeprefix("special_").removeprefix("linalg_"))
     if name in functions.UNSUPPORTED:
         message = f"{name} is not there yet ({functions.UNSUPPORTED[name]})"
-        return Unsupported(message, code="unsupported.function", help=help or function_hint(name, ()))
-    return Unsupported(message_if_unplanned, code="unsupported.trace", help=help or OUTSIDE)
+        return Unsupported(message, "unsupported.function", help=help or function_hint(name, ()))
+    return Unsupported(message_if_unplanned, "unsupported.trace", help=help or OUTSIDE)

@@ -138,9 +138,7 @@ class LoopAnalysis:
             return None
         test = ast.unparse(condition)
         return replace(
-            first_read,
-            base=f"select({test}, {bases[0]}, {bases[1]})",
-            wanted=f"select({test}, {', '.join(wanted)})",
+            first_read, base=f"select({test}, {bases[0]}, {bases[1]})", wanted=f"select({test}, {', '.join(wanted)})"
         )
 
     def kind(self, name: str, value: ast.expr) -> AffineValue | None:

@@ -14,12 +14,7 @@ from numba.core.compiler import CompilerBase, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
 from numba.core.errors import CompilerError
-from numba.core.typed_passes import (
-    AnnotateTypes,
-    IRLegalization,
-    NativeLowering,
-    NopythonTypeInference,
-)
+from numba.core.typed_passes import AnnotateTypes, IRLegalization, NativeLowering, NopythonTypeInference
 from numba.core.typing.templates import AbstractTemplate, signature
 from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 

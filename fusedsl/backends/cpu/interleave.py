@@ -15,11 +15,7 @@ LONG_BODY, LONGEST_BODY = (
     320,
     1000,
 )  # vector instructions of an iteration: longer ones interleave twice, the longest not at all (they spill)
-INTERLEAVE_COUNTS = (
-    (5.0, 8),
-    (2.0, 4),
-    (0.0, 2),
-)  # (least ratio of latency to issue cycles, interleave count)
+INTERLEAVE_COUNTS = ((5.0, 8), (2.0, 4), (0.0, 2))  # (least ratio of latency to issue cycles, interleave count)
 ISSUE_WIDTH = 3  # vector instructions per cycle
 LATENCY = {"fdiv": 13, "fmul": 4, "fadd": 3, "fsub": 3, "load": 0, "sqrt": 18, "fma": 4, "fabs": 1, "copysign": 1}
 

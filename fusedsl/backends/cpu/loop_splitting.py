@@ -21,12 +21,7 @@ Innermost = Callable[[list[str], str, str, str], list[str]]  # lines, index, fir
 
 
 def loop(
-    kernel: KernelIR,
-    lines: Sequence[str],
-    index: str,
-    end: str,
-    innermost: Innermost,
-    after: Sequence[str] = (),
+    kernel: KernelIR, lines: Sequence[str], index: str, end: str, innermost: Innermost, after: Sequence[str] = ()
 ) -> list[str]:
     """A loop over `index` from 0 to `end` in parts, or a plain loop if it has no loads at affine addresses.
 

@@ -27,14 +27,7 @@ def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
     if products is not None:
         blocks = row_blocks(roles, *products)
         loop = [f"if columns <= {row_products.MOST_COLUMNS}:", *indented(blocks), "else:", *indented(loop)]
-    lines = [
-        *parameters(kernel),
-        *extents(kernel),
-        *allocate(arrays),
-        *row_index(roles, "begin"),
-        *loop,
-        *free(arrays),
-    ]
+    lines = [*parameters(kernel), *extents(kernel), *allocate(arrays), *row_index(roles, "begin"), *loop, *free(arrays)]
     return "\n".join([*header(kernel, "rows"), "", "def kernel(slots, begin, end):", *indented(lines), ""]), arrays
 
 

@@ -26,7 +26,7 @@ def _vecdot(recorder: Recorder, x1: Any, x2: Any, axis: int = -1, out: Any = Non
     if named:
         raise Unsupported(
             f"vecdot({next(iter(named))}=) is not there yet",
-            code="unsupported.function",
+            "unsupported.function",
             help="take out what NumPy ignores; vecdot(x, y, axis=-1) is there",
         )
     return write_out(recorder, out, recorder.apply("vecdot", x1, x2, axis=axis))
@@ -53,7 +53,7 @@ def subscripts_as_text(subscripts: Any, operands: tuple) -> tuple[Any, tuple]:
     parts = [subscripts, *operands]
     lists = parts[1::2] + (parts[-1:] if len(parts) % 2 else [])
     if not all(isinstance(axes, (list, tuple)) for axes in lists):
-        raise ArgumentError("einsum takes subscripts first", code="argument.kind", help='einsum("ij,jk->ik", x, y)')
+        raise ArgumentError("einsum takes subscripts first", "argument.kind", help='einsum("ij,jk->ik", x, y)')
     texts = ["".join("..." if a is Ellipsis else LETTERS[int(a)] for a in axes) for axes in lists]
     joined = ",".join(texts[: len(parts) // 2])
     return (f"{joined}->{texts[-1]}" if len(parts) % 2 else joined), tuple(parts[: len(parts) // 2 * 2 : 2])

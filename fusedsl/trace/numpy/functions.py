@@ -67,7 +67,7 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
             "accumulate": "add, multiply, maximum and minimum accumulate; or write it with slices",
         }
         help = helps.get(method, "reduce slices: x[a:b].sum()")
-        raise Unsupported(f"{name}.{method} is not there yet", code="unsupported.function", help=help)
+        raise Unsupported(f"{name}.{method} is not there yet", "unsupported.function", help=help)
     if name in SPECIAL and (("where" not in kwargs and "out" not in kwargs) or name == "vecdot"):
         kwargs.pop("casting", None)
         return call_function(recorder, name, inputs, kwargs)
@@ -90,10 +90,10 @@ def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[
     casting = kwargs.pop("casting", "same_kind")
     if kwargs.keys() - {"order", "subok"}:
         raise ArgumentError(
-            f"{name} takes no {next(iter(kwargs))}=", code="argument.surplus", help="out=, where= and dtype= are there"
+            f"{name} takes no {next(iter(kwargs))}=", "argument.surplus", help="out=, where= and dtype= are there"
         )
     if where is not True and out is None:
-        raise Unsupported(f"{name}(where=) without out= has no value elsewhere", code="unsupported.where",
+        raise Unsupported(f"{name}(where=) without out= has no value elsewhere", "unsupported.where",
                           help="np.where(condition, a, b)")  # fmt: skip
     if dtype is not None:
         inputs = _cast_operands(recorder, name, inputs, recorder.dtype(dtype), casting)
@@ -111,7 +111,7 @@ def _cast_operands(recorder: Recorder, name: str, inputs: tuple, dtype: DType, c
     """The operands cast to the requested dtype; functions that return bools keep their operands' dtype."""
     if name in OPS and OPS[name].rule in GIVES_BOOL:
         if dtype is not BOOL:
-            raise DTypeError(f"{name} gives bools, not {dtype}", code="dtype.rule", help="leave dtype= away")
+            raise DTypeError(f"{name} gives bools, not {dtype}", "dtype.rule", help="leave dtype= away")
         return inputs
     with recorder.at_user_line():
         for x in inputs:
@@ -157,7 +157,7 @@ def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) ->
         return result
     if isinstance(target, Tracer) and target.ndim != result.ndim:
         raise ShapeError(
-            f"out= has {target.ndim} axes, the result {result.ndim}", code="shape.out", help="pass one of its shape"
+            f"out= has {target.ndim} axes, the result {result.ndim}", "shape.out", help="pass one of its shape"
         )
     write(recorder, target, result, "same_kind")
     return target
@@ -170,7 +170,7 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
     if x is None or y is None:
         raise Unsupported(
             "where with one argument (nonzero) is not there yet",
-            code="unsupported.function",
+            "unsupported.function",
             help="its shape depends on values: np.where(condition, a, b), or a reduction with where=",
         )
     return recorder.apply("where", condition, x, y)

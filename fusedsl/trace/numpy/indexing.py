@@ -13,7 +13,7 @@ from .out import write_out
 
 def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     if mode not in ("raise", "wrap", "clip"):
-        raise ArgumentError(f"take has no mode {mode!r}", code="argument.choice", help="raise, wrap or clip")
+        raise ArgumentError(f"take has no mode {mode!r}", "argument.choice", help="raise, wrap or clip")
     indices = recorder.index_array(indices) if isinstance(indices, (list, tuple)) else indices
     if axis is None:
         a, axis = recorder.apply("reshape", a, -1), 0
@@ -33,7 +33,7 @@ def _joining(name: str) -> Callable[..., Any]:
         casting = named.pop("casting", "same_kind")
         if named:
             message = f"{name} takes no {next(iter(named))}="
-            raise ArgumentError(message, code="argument.surplus", help="axis=, out= and dtype= are there")
+            raise ArgumentError(message, "argument.surplus", help="axis=, out= and dtype= are there")
         parts = tuple(recorder.strong(a) for a in arrays)
         if dtype is not None:
             with recorder.at_user_line():
@@ -64,9 +64,7 @@ def _rank(recorder: Recorder, a: Any) -> int:
 
 def _pad(recorder: Recorder, array: Any, pad_width: Any, mode: str = "constant", **named: Any) -> Any:
     if isinstance(pad_width, dict):
-        raise Unsupported(
-            "pad_width as a dict is not there yet", code="unsupported.pad", help="give a pair for each axis"
-        )
+        raise Unsupported("pad_width as a dict is not there yet", "unsupported.pad", help="give a pair for each axis")
     return recorder.apply("pad", array, recorder.specialized(pad_width), mode, **named)
 
 
@@ -75,7 +73,7 @@ def _repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
         return recorder.apply("repeat", a, repeats, axis)
     a, axis = (recorder.apply("reshape", a, -1), 0) if axis is None else (a, axis)
     if int(a.shape[axis]) != len(repeats):
-        raise ArgumentError(f"repeat has {len(repeats)} counts", code="argument.repeats", help="one for each element")
+        raise ArgumentError(f"repeat has {len(repeats)} counts", "argument.repeats", help="one for each element")
     indices = [k for k, count in enumerate(repeats) for _ in range(int(count))]
     return recorder.apply("take", a, recorder.index_array(indices), axis)
 

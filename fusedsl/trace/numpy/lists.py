@@ -108,7 +108,7 @@ class UfuncProxy:
         name = self._ufunc.__name__
         if axis != 0 or dtype is not None or out is not None:
             help = f"write np.{name}.reduce([a, b]), or functools.reduce(np.{name}, [a, b])"
-            raise Unsupported(f"{name}.reduce of a list runs along axis 0", code="unsupported.function", help=help)
+            raise Unsupported(f"{name}.reduce of a list runs along axis 0", "unsupported.function", help=help)
         arrays = [as_array(self._recorder, part) for part in parts]
         result = functools.reduce(self._ufunc, arrays)
         return result[None] if keepdims else result
@@ -126,7 +126,7 @@ class AxisConcatenator:
             return self._joiner[key]
         if any(isinstance(part, str) for part in parts):
             message = "np.r_ with a string beside traced arrays is not there"
-            raise TraceError(message, code="trace.array", help="write np.concatenate or np.stack")
+            raise TraceError(message, "trace.array", help="write np.concatenate or np.stack")
         arrays = [self._part(part) for part in parts]
         return self._recorder.apply("concat", tuple(arrays), -1 if self._columns else 0)
 

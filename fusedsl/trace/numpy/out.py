@@ -21,7 +21,7 @@ def write(recorder: Recorder, target: Any, value: Tracer, casting: str) -> None:
     if not isinstance(target, Tracer):
         raise TraceError(
             f"out= is a {type(target).__name__} that is no argument of the function",
-            code="trace.out",
+            "trace.out",
             help="pass it to the function, or leave out= away",
         )
     with recorder.at_user_line():

@@ -39,7 +39,7 @@ def _diag(recorder: Recorder, v: Any, k: int = 0) -> Any:
     if v.ndim == 2:
         return _diagonal(recorder, v, k)
     if v.ndim != 1:
-        raise ShapeError("diag takes a vector or a matrix", code="shape.axis", help="np.diagonal(x) of more axes")
+        raise ShapeError("diag takes a vector or a matrix", "shape.axis", help="np.diagonal(x) of more axes")
     k = int(k)
     padded = recorder.apply("pad", v, ((max(k, 0), max(-k, 0)),))
     indices = recorder.apply("arange", padded.shape[0])
@@ -56,7 +56,7 @@ def _split(recorder: Recorder, ary: Any, indices_or_sections: Any, axis: int = 0
     if not getattr(indices_or_sections, "ndim", 0) and not isinstance(indices_or_sections, (list, tuple)):
         n = int(indices_or_sections)
         if even and extent % n:
-            raise ArgumentError(f"{extent} elements do not split into {n} equal parts", code="argument.split",
+            raise ArgumentError(f"{extent} elements do not split into {n} equal parts", "argument.split",
                                 help="np.array_split allows unequal ones")  # fmt: skip
         sizes = [extent // n + (k < extent % n) for k in range(n)]
         ends = [sum(sizes[: k + 1]) for k in range(n - 1)]
@@ -114,7 +114,7 @@ def _rot90(recorder: Recorder, m: Any, k: int = 1, axes: tuple[int, int] = (0, 1
 def _rollaxis(recorder: Recorder, a: Any, axis: int, start: int = 0) -> Any:
     axis, start = recorder.axis(a, axis), start + a.ndim if start < 0 else start
     if not 0 <= start <= a.ndim:
-        raise ShapeError(f"place {start} among {a.ndim} axes", code="shape.axis", help=f"places run from 0 to {a.ndim}")
+        raise ShapeError(f"place {start} among {a.ndim} axes", "shape.axis", help=f"places run from 0 to {a.ndim}")
     order = [k for k in range(a.ndim) if k != axis]
     order.insert(start - 1 if axis < start else start, axis)
     return a.transpose(*order)
@@ -143,10 +143,10 @@ def _putmask(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
     chosen = recorder.lifted(values)
     if recorder.node(mask).type.rank != a.ndim:
         raise ShapeError(
-            "putmask takes a mask of the array's shape", code="shape.mask", help="np.broadcast_to(mask, x.shape)"
+            "putmask takes a mask of the array's shape", "shape.mask", help="np.broadcast_to(mask, x.shape)"
         )
     if getattr(chosen, "ndim", 0) not in (0, a.ndim):
-        raise Unsupported("putmask with values that repeat", code="unsupported.scatter", help="np.copyto(x, v, where=)")
+        raise Unsupported("putmask with values that repeat", "unsupported.scatter", help="np.copyto(x, v, where=)")
     with recorder.at_user_line():
         a._write(recorder.call("where", (mask, chosen, a), {}), "unsafe")
 

@@ -47,19 +47,19 @@ def arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str,
     names = SIGNATURES[name].split()
     if len(args) > len(names):
         raise ArgumentError(
-            f"{name} takes at most {len(names)} arguments", code="argument.surplus", help="NumPy's own signature holds"
+            f"{name} takes at most {len(names)} arguments", "argument.surplus", help="NumPy's own signature holds"
         )
     bound = dict(zip(names, args))
     for key, value in kwargs.items():
         if key not in names or key in bound:
             raise ArgumentError(f"{name} takes no {key}=" if key not in names else f"{key} is given twice",
-                                code="argument.keyword", help="NumPy's own signature holds")  # fmt: skip
+                                "argument.keyword", help="NumPy's own signature holds")  # fmt: skip
         bound[key] = value
     out = bound.get("out")
     if bound.get("order") not in (None, "C", "K", "A"):
         raise Unsupported(
             f"order={bound['order']!r} is not there yet",
-            code="unsupported.order",
+            "unsupported.order",
             help="only C order is there: transpose first",
         )
     effective = {"array": bound.pop(names[0])} if names[0] in bound else {}
@@ -68,5 +68,5 @@ def arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str,
         if key not in IGNORED and not neutral:
             effective[RENAMED.get(key, key)] = value
     if "array" not in effective:
-        raise ArgumentError(f"{name} misses its array", code="argument.missing", help="pass the array first")
+        raise ArgumentError(f"{name} misses its array", "argument.missing", help="pass the array first")
     return effective, out

@@ -42,7 +42,7 @@ def _rows(recorder: Recorder, name: str, a: Any, axis: Any, dtype: Any) -> tuple
     """(`a` cast to a float dtype and sorted along an axis, that axis)."""
     if isinstance(axis, (tuple, list)):
         help = "one axis, or None for all; reshape the axes into one"
-        raise Unsupported(f"{name} over several axes is not there yet", code="unsupported.order", help=help)
+        raise Unsupported(f"{name} over several axes is not there yet", "unsupported.order", help=help)
     axis = recorder.specialized(axis)
     return sorted_rows(recorder, recorder.apply("astype", a, recorder.dtype(dtype)), axis), axis
 
@@ -71,7 +71,7 @@ def _quantile(name: str, scale: float) -> Callable[..., Any]:
         levels = np.asarray(float(q) if isinstance(q, Tracer) else q, np.float64) / scale
         if levels.ndim > 1 or ((levels < 0) | (levels > 1)).any():
             help = f"{name} takes numbers from 0 to {scale:.0f}, one or a list"
-            raise ArgumentError(f"{name} has no level {q!r}", code="argument.range", help=help)
+            raise ArgumentError(f"{name} has no level {q!r}", "argument.range", help=help)
         dtype = np.result_type(a.dtype if a.dtype.kind == "f" else np.float64)
         dtype = dtype if weak else np.result_type(dtype, getattr(q, "dtype", np.float64))
         rows, axis = _rows(recorder, name, a, axis, dtype)
@@ -90,7 +90,7 @@ def _quantile(name: str, scale: float) -> Callable[..., Any]:
 )
 def _searchsorted(recorder: Recorder, a: Any, v: Any, side: str) -> Any:
     if side not in ("left", "right"):
-        raise ArgumentError(f"side is {side!r}", code="argument.choice", help="left or right")
+        raise ArgumentError(f"side is {side!r}", "argument.choice", help="left or right")
     return search(recorder, _array(recorder, a), _array(recorder, v), side == "right")
 
 

@@ -16,7 +16,7 @@ def _piecewise(recorder: Recorder, x: Any, condlist: Any, funclist: Any, *args: 
     if len(pieces) not in (len(conditions), len(conditions) + 1):
         raise ArgumentError(
             f"piecewise of {len(conditions)} conditions and {len(pieces)} functions",
-            code="argument.piecewise",
+            "argument.piecewise",
             help="a function for each condition, and one more for the rest",
         )
     result = recorder.apply("zeros_like", x)
@@ -51,7 +51,7 @@ def _fill_diagonal(recorder: Recorder, a: Any, val: Any, wrap: bool = False) -> 
     if a.ndim != 2 or wrap or getattr(recorder.lifted(val), "ndim", 0):
         raise Unsupported(
             "fill_diagonal of a matrix with a number is what there is",
-            code="unsupported.function",
+            "unsupported.function",
             help="x[...] = np.where(np.eye(n, dtype=bool), values, x)",
         )
     on = recorder.apply("equal", recorder.apply("iota", a, 0), recorder.apply("iota", a, 1))
@@ -65,7 +65,7 @@ def _extract(recorder: Recorder, condition: Any, arr: Any) -> Any:
 def _compress(recorder: Recorder, condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     array = recorder.lifted(a)
     if axis is None or out is not None or array.ndim > 1:
-        raise Unsupported("compress of a vector is what there is", code="unsupported.function", help="x[mask]")
+        raise Unsupported("compress of a vector is what there is", "unsupported.function", help="x[mask]")
     return array[_mask(recorder, condition)]
 
 
@@ -77,13 +77,13 @@ def _convolve(recorder: Recorder, a: Any, v: Any, mode: str = "full") -> Any:
     """convolve: a sum of shifted products, one for each element of the shorter vector."""
     a, v = (recorder.tracer(recorder.builder.strong(recorder.node(x))) for x in (a, v))
     if a.ndim != 1 or v.ndim != 1 or mode not in ("full", "same", "valid"):
-        raise ArgumentError("convolve takes two vectors, and full, same or valid", code="argument.convolve",
+        raise ArgumentError("convolve takes two vectors, and full, same or valid", "argument.convolve",
                             help="flatten them: x.reshape(-1)")  # fmt: skip
     if len(v) > len(a):
         a, v = v, a
     n, m = len(a), len(v)
     if not 0 < m <= 256:
-        raise Unsupported(f"convolve with {m} elements", code="unsupported.function", help="at most 256, and one")
+        raise Unsupported(f"convolve with {m} elements", "unsupported.function", help="at most 256, and one")
     edge = {"full": (m - 1, m - 1), "same": (m // 2, (m - 1) // 2), "valid": (0, 0)}[mode]
     wide = recorder.apply("pad", a, (edge,))
     length = n + sum(edge) - m + 1

@@ -41,7 +41,7 @@ def _align_weights(recorder: Recorder, weights: Any, a: Any, axis: Any) -> Any:
     if axis is None or weights.ndim != len(axes):
         raise ArgumentError(
             f"{weights.ndim} axes of weights for {a.ndim}",
-            code="argument.weights",
+            "argument.weights",
             help="name as many axes: np.average(x, axis=0, weights=w)",
         )
     order = sorted(range(len(axes)), key=lambda k: axes[k])
@@ -59,7 +59,7 @@ def _norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdim
     x = recorder.strong(x)
     x = x if x.dtype.kind == "f" else recorder.apply("astype", x, "float64")
     if axis is None and ord is not None and x.ndim not in (1, 2):
-        raise ShapeError(f"norm(ord={ord!r}) of {x.ndim} axes", code="shape.axis", help="name one axis or two: axis=-1")
+        raise ShapeError(f"norm(ord={ord!r}) of {x.ndim} axes", "shape.axis", help="name one axis or two: axis=-1")
     axes = recorder.axes(x, axis)
     matrix = len(axes) == 2 and (axis is not None or x.ndim == 2)
     if ord is None or (ord == "fro" and matrix) or (ord == 2 and not matrix):
@@ -73,7 +73,7 @@ def _norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdim
     if matrix or isinstance(ord, str) or len(axes) != 1:
         raise Unsupported(
             f"norm(ord={ord!r}) of matrices is not there yet",
-            code="unsupported.function",
+            "unsupported.function",
             help="'fro', 1, -1, inf and -inf are there",
         )
     size = abs(x)
@@ -98,7 +98,7 @@ def _cumulative(name: str, start: int) -> Callable[..., Any]:
     def apply(recorder: Recorder, x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None,
               include_initial: bool = False) -> Any:  # fmt: skip
         if axis is None and x.ndim != 1:
-            raise ArgumentError(f"cumulative_{name[3:]} of {x.ndim} axes needs axis=", code="argument.missing",
+            raise ArgumentError(f"cumulative_{name[3:]} of {x.ndim} axes needs axis=", "argument.missing",
                                 help="axis=-1, or x.reshape(-1)")  # fmt: skip
         axis = recorder.axis(x, axis or 0)
         result = numpy_function(recorder, name, x, axis=axis, dtype=dtype)
@@ -142,7 +142,7 @@ def _gradient(recorder: Recorder, f: Any, *spacing: Any, axis: Any = None, edge_
     if edge_order != 1 or any(not isinstance(s, (int, float)) for s in steps):
         raise Unsupported(
             "gradient with uneven steps or edge_order=2 is not there yet",
-            code="unsupported.function",
+            "unsupported.function",
             help="write the differences: (f[2:] - f[:-2]) / (x[2:] - x[:-2])",
         )
     results = [_slope(recorder, f, a, step) for a, step in zip(axes, steps)]
@@ -233,7 +233,7 @@ def _cross(recorder: Recorder, a: Any, b: Any, axis: Any, **axes: int) -> Any:
     axisa, axisb, axisc = axes.values() if axis is None else (axis,) * 3
     turned = [moveaxis(recorder, x, place, -1) for x, place in zip(parts, (axisa, axisb))]
     if any(int(x.shape[-1]) != 3 for x in turned):
-        raise Unsupported("cross of vectors that have not 3 elements", code="unsupported.function",
+        raise Unsupported("cross of vectors that have not 3 elements", "unsupported.function",
                           help="a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0] for two")  # fmt: skip
     (x, y), roll = turned, lambda v, k: recorder.apply("roll", v, -k, -1)
     result = roll(x, 1) * roll(y, 2) - roll(x, 2) * roll(y, 1)

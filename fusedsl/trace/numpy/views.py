@@ -47,7 +47,7 @@ def reshape(recorder: Recorder, a: Any, *args: Any, order: Any = "C", copy: Any 
         backwards = tuple(reversed(shape)) if isinstance(shape, (tuple, list)) else shape
         return reshape(recorder, recorder.lifted(a).T, backwards).T
     if order not in ("C", "A"):
-        raise Unsupported(f"order={order!r} is not there yet", code="unsupported.order", help="order='C' or 'F'")
+        raise Unsupported(f"order={order!r} is not there yet", "unsupported.order", help="order='C' or 'F'")
     return view_or_value(recorder, "reshape", (a, tuple(shape) if isinstance(shape, list) else shape), {})
 
 
@@ -78,9 +78,7 @@ def moveaxis(recorder: Recorder, a: Any, source: Any, destination: Any) -> Any:
     moved, targets = recorder.axes(a, source), recorder.axes(a, destination)
     if len(moved) != len(targets):
         raise ArgumentError(
-            f"{len(moved)} axes move to {len(targets)} places",
-            code="argument.axis",
-            help="give one place for each axis",
+            f"{len(moved)} axes move to {len(targets)} places", "argument.axis", help="give one place for each axis"
         )
     return permuted(recorder, a, moved_axes(a.ndim, moved, targets))
 

@@ -106,7 +106,7 @@ def linalg_cross(input, other, *, dim=-1):
 
     for x in (input, other):
         if int(x.shape[dim]) != 3:
-            raise ShapeError(f"cross takes 3 elements along dimension {dim}", code="shape.cross", help="pass dim=")
+            raise ShapeError(f"cross takes 3 elements along dimension {dim}", "shape.cross", help="pass dim=")
     return part(input, -1) * part(other, -2) - part(input, -2) * part(other, -1)
 
 
@@ -115,7 +115,7 @@ def cross(input, other, dim=None):
     """cross; the default dim is the first one with 3 elements."""
     axes = [k for k, n in enumerate(input.shape) if int(n) == 3] if dim is None else [dim]
     if not axes:
-        raise ShapeError("cross takes a dimension of 3 elements", code="shape.cross", help="pass dim=")
+        raise ShapeError("cross takes a dimension of 3 elements", "shape.cross", help="pass dim=")
     return linalg_cross(input, other, dim=axes[0])
 
 
@@ -171,23 +171,23 @@ def _check_options(query: Any, mask: Any, is_causal: Any, scale: Any) -> None:
     """Check the mask, is_causal and scale: a mask is bool, float32 or of query's dtype, and excludes is_causal."""
     if not isinstance(is_causal, bool):
         message = f"is_causal is True or False, not {is_causal!r}"
-        raise ArgumentError(message, code="argument.attention", help="write one of them")
+        raise ArgumentError(message, "argument.attention", help="write one of them")
     if getattr(scale, "ndim", 0):
         help = "scale is one number: multiply query by scales of its heads"
-        raise ArgumentError("scale is a tensor with dimensions", code="argument.attention", help=help)
+        raise ArgumentError("scale is a tensor with dimensions", "argument.attention", help=help)
     if mask is None:
         return
     if not isinstance(mask, Tracer):
         message = f"attn_mask is a {type(mask).__name__}"
-        raise ArgumentError(message, code="argument.attention", help="pass a tensor")
+        raise ArgumentError(message, "argument.attention", help="pass a tensor")
     if is_causal:
         message = "attn_mask and is_causal=True do not go together"
         help = "put both in the mask: attn_mask & torch.ones(n, m, dtype=torch.bool).tril()"
-        raise ArgumentError(message, code="argument.attention", help=help)
+        raise ArgumentError(message, "argument.attention", help=help)
     if dtype_of(mask) not in (BOOL, FLOAT32, dtype_of(query)):
         message = f"attn_mask is {dtype_of(mask)} beside a query of {dtype_of(query)}"
         help = "True keeps, numbers are added: cast it to bool, or to query's dtype"
-        raise DTypeError(message, code="dtype.attention", help=help)
+        raise DTypeError(message, "dtype.attention", help=help)
 
 
 def _check_types(query: Any, key: Any, value: Any) -> None:
@@ -195,10 +195,10 @@ def _check_types(query: Any, key: Any, value: Any) -> None:
         kind = dtype_of(x)
         if kind.kind != "f" or kind.storage:
             message, help = f"attention is of floats, and {name} is {kind}", f"cast it: {name}.to(torch.float32)"
-            raise DTypeError(message, code="dtype.attention", help=help)
+            raise DTypeError(message, "dtype.attention", help=help)
         if kind is not dtype_of(query):
             message = f"query, key and value have one dtype, and {name} is {kind} beside {dtype_of(query)}"
-            raise DTypeError(message, code="dtype.attention", help=f"cast it: {name}.to(query.dtype)")
+            raise DTypeError(message, "dtype.attention", help=f"cast it: {name}.to(query.dtype)")
 
 
 def _check_heads(query: Any, other: Any) -> None:
@@ -228,7 +228,7 @@ def _grouped_query_attention(query: Any, key: Any, value: Any, given: _Scores) -
     heads = key.shape[-3]
     shared = int(query.shape[-3]) // int(heads)
     if shared * int(heads) != int(query.shape[-3]):
-        raise ShapeError("heads of keys do not divide those of queries", code="shape.attention", help="repeat the keys")
+        raise ShapeError("heads of keys do not divide those of queries", "shape.attention", help="repeat the keys")
 
     def split_heads(x: Any) -> Any:
         return reshape(x, (*x.shape[:-3], heads, shared, *x.shape[-2:]))

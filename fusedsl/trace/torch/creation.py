@@ -55,7 +55,7 @@ def _same_device(input: Any, device: Any) -> None:
 
     wanted, current = torch.device(device), input.device
     if wanted.type != current.type or wanted.index not in (None, current.index):
-        raise TraceError(f"a move from {current} to {wanted} inside a traced function", code="trace.device",
+        raise TraceError(f"a move from {current} to {wanted} inside a traced function", "trace.device",
                          help="move the tensor before the call")  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def type_(input, dtype=None):
         return names[input.dtype]
     named = {name: kind for kind, name in names.items()}
     if isinstance(dtype, str) and dtype not in named:
-        raise DTypeError(f"there is no tensor type {dtype!r}", code="dtype.unknown", help="pass torch.float32, ...")
+        raise DTypeError(f"there is no tensor type {dtype!r}", "dtype.unknown", help="pass torch.float32, ...")
     return cast(input, named.get(dtype, dtype))
 
 
@@ -160,9 +160,7 @@ def zero(input):
 def copy(input, src, non_blocking=False):
     r = recorder_of(input)
     if src.ndim > input.ndim:
-        raise ShapeError(
-            "the source has more axes than the tensor", code="shape.write", help="index or squeeze it first"
-        )
+        raise ShapeError("the source has more axes than the tensor", "shape.write", help="index or squeeze it first")
     return r.apply("broadcast_to", cast(r.tracer(r.node(src)), input.dtype), input.shape)
 
 

@@ -155,9 +155,7 @@ def _bound(function: Callable, name: str, args: tuple, kwargs: dict[str, Any]) -
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise ArgumentError(
-            f"torch.{name}: {error}", code="argument.binding", help="torch's own signature holds"
-        ) from None
+        raise ArgumentError(f"torch.{name}: {error}", "argument.binding", help="torch's own signature holds") from None
 
 
 def _name_with_reduction(name: str, kwargs: dict[str, Any]) -> str | None:
@@ -193,7 +191,7 @@ def _in_place(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]
     """An in-place method, `x.add_(y)`: writes the function's result to its first argument."""
     target = args[0]
     if name in RESHAPED:
-        raise Unsupported(f"{name} changes the shape of its tensor", code="unsupported.view",
+        raise Unsupported(f"{name} changes the shape of its tensor", "unsupported.view",
                           help=f"x = x.{name[:-1]}(...) is a view")  # fmt: skip
     result = call(recorder, name[:-1], args, kwargs)
     with recorder.at_user_line():
@@ -204,11 +202,11 @@ def _write_back(target: Any, result: Any) -> Any:
     if isinstance(target, (tuple, list)):
         return type(result)([_write_back(t, r) for t, r in zip(target, result)])
     if not isinstance(target, Tracer):
-        raise ArgumentError(f"out is a {type(target).__name__}", code="trace.out", help="pass a tensor")
+        raise ArgumentError(f"out is a {type(target).__name__}", "trace.out", help="pass a tensor")
     if result.ndim > target.ndim:
         raise ShapeError(
             "the result has more axes than the tensor that it goes to",
-            code="shape.write",
+            "shape.write",
             help="index or squeeze the result, or pass a larger tensor",
         )
     target._write(result.node, "same_kind")
@@ -253,5 +251,5 @@ def need_float(name: str, x: Any) -> None:
     """DTypeError for integers, if torch's function takes floats only."""
     if dtype_of(x).kind != "f":
         raise DTypeError(
-            f"torch's {name} takes floats, not {dtype_of(x)}", code=f"dtype.{name}", help="cast it first: x.float()"
+            f"torch's {name} takes floats, not {dtype_of(x)}", f"dtype.{name}", help="cast it first: x.float()"
         )

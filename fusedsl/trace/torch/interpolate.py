@@ -32,7 +32,7 @@ def interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_
         raise NOT_THERE.error({"mode": mode, "antialias": False})
     if (size is None) == (scale_factor is None) or LINEAR.get(mode, axes) != axes:
         raise ArgumentError(
-            f"interpolate of {axes} dimensions as {mode}", code="argument.choice",
+            f"interpolate of {axes} dimensions as {mode}", "argument.choice",
             help="give size or scale_factor; linear is for one dimension, bilinear for two, trilinear for three",
         )  # fmt: skip
     given = size if scale_factor is None else scale_factor

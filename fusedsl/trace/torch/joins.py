@@ -57,7 +57,7 @@ def column_stack(tensors):
 def repeat(input, *repeats):
     repeats = varargs(repeats)
     if len(repeats) < input.ndim:
-        raise ShapeError("repeat takes a count for each dimension", code="shape.repeat", help="tile takes fewer")
+        raise ShapeError("repeat takes a count for each dimension", "shape.repeat", help="tile takes fewer")
     return language("tile", input, repeats)
 
 
@@ -186,7 +186,7 @@ def gather(input, dim, index, *, sparse_grad=False):
 @torch_function("ger")
 def outer(input, vec2):
     if input.ndim != 1 or vec2.ndim != 1:
-        raise ShapeError("outer takes two vectors", code="shape.outer", help="flatten them, or write x[:, None] * y")
+        raise ShapeError("outer takes two vectors", "shape.outer", help="flatten them, or write x[:, None] * y")
     return unsqueeze(input, 1) * vec2
 
 
@@ -208,7 +208,7 @@ def linalg_diagonal(A, *, offset=0, dim1=-2, dim2=-1):
 @torch_function()
 def diag(input, diagonal=0):
     if input.ndim not in (1, 2):
-        raise ShapeError("diag takes a vector or a matrix", code="shape.axis", help="torch.diagonal(x) of more")
+        raise ShapeError("diag takes a vector or a matrix", "shape.axis", help="torch.diagonal(x) of more")
     return diag_embed(input, diagonal) if input.ndim == 1 else TABLE["diagonal"](input, diagonal)
 
 
@@ -233,7 +233,7 @@ def diagflat(input, offset=0):
 @torch_function()
 def trace(input):
     if input.ndim != 2:
-        raise ShapeError("trace takes a matrix", code="shape.axis", help="torch.diagonal(x).sum(-1) of more")
+        raise ShapeError("trace takes a matrix", "shape.axis", help="torch.diagonal(x).sum(-1) of more")
     return TABLE["sum"](diagonal(input))
 
 
@@ -289,7 +289,7 @@ def one_hot(input, num_classes=-1):
     if num_classes == -1:
         raise ArgumentError(
             "one_hot takes num_classes: the largest value is not known yet",
-            code="argument.missing",
+            "argument.missing",
             help="pass num_classes=",
         )
     line = recorder_of(input).apply("arange", num_classes)

@@ -21,7 +21,7 @@ def _reduction_name(reduction: str, size_average: Any, reduce: Any) -> str:
     if size_average is not None or reduce is not None:
         reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
     if reduction not in ("none", "mean", "sum"):
-        raise ArgumentError(f"reduction is {reduction!r}", code="argument.choice", help="none, mean or sum")
+        raise ArgumentError(f"reduction is {reduction!r}", "argument.choice", help="none, mean or sum")
     return reduction
 
 

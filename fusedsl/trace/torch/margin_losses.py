@@ -91,7 +91,7 @@ def gaussian_nll_loss(input, target, var, full, eps):
         if var.ndim < input.ndim:
             variance = unsqueeze(var, -1)
         if variance.ndim != input.ndim:
-            raise ShapeError("var has another shape than input", code="shape.loss", help="x.shape, or x.shape[:-1]")
+            raise ShapeError("var has another shape than input", "shape.loss", help="x.shape, or x.shape[:-1]")
     variance = clamp(variance if not isinstance(var, (int, float)) else language("full_like", input, var), eps)
     each = 0.5 * (log(variance) + language("square", input - target) / variance)
     return each + 0.5 * math.log(2 * math.pi) if full else each

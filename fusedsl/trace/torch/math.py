@@ -93,9 +93,9 @@ def _with_scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     (_, scaled), dtype = common(r, input, other)
     if isinstance(alpha, float) and dtype.kind != "f":
         message = f"alpha is {alpha}, and the operands are no floats"
-        raise DTypeError(message, code="dtype.float", help="torch takes an integer: alpha=2")
+        raise DTypeError(message, "dtype.float", help="torch takes an integer: alpha=2")
     if isinstance(alpha, bool) and dtype is not BOOL:
-        raise DTypeError("alpha is a bool, and the operands are not", code="dtype.alpha", help="write alpha=1")
+        raise DTypeError("alpha is a bool, and the operands are not", "dtype.alpha", help="write alpha=1")
     if dtype is BOOL:
         operate(r, name, input, other)  # what torch refuses of bools is refused
         return operate(r, name, input, language("logical_and", r.tracer(scaled), bool(alpha)))
@@ -113,7 +113,7 @@ def div(input, other, *, rounding_mode=None):
     if rounding_mode == "floor":
         return operate(r, "floor_divide", input, other)
     if rounding_mode != "trunc":
-        raise ArgumentError(f"rounding_mode is {rounding_mode!r}", code="argument.choice", help="floor, trunc or None")
+        raise ArgumentError(f"rounding_mode is {rounding_mode!r}", "argument.choice", help="floor, trunc or None")
     nodes, dtype = common(r, input, other)
     x, y = (r.wrap(n) for n in nodes)
     if dtype.kind == "f":
@@ -172,7 +172,7 @@ def isneginf(input):
 def clamp(input, min=None, max=None):
     given = [bound for bound in (min, max) if bound is not None]
     if not given:
-        raise ArgumentError("clamp takes min, max or both", code="argument.missing", help="torch.clamp(x, min=0)")
+        raise ArgumentError("clamp takes min, max or both", "argument.missing", help="torch.clamp(x, min=0)")
     if len(given) == 1 and type(given[0]) is float and math.isnan(given[0]) and not _nan_is_a_bound():
         return _clamped(input, min=None if min is None else -math.inf, max=None if max is None else math.inf)
     return _clamped(input, min, max)
@@ -191,7 +191,7 @@ def _clamped(input, min, max):
     r = recorder_of(input, *given)
     (x, *bounds), dtype = common(r, input, *given)
     if dtype is BOOL:
-        raise DTypeError("torch has no clamp of bools", code="dtype.clamp", help="cast it first")
+        raise DTypeError("torch has no clamp of bools", "dtype.clamp", help="cast it first")
     bounds = [checked(r, bound, dtype) if is_number(r, bound) else b for bound, b in zip(given, bounds)]
     low, high = (bounds[0], bounds[-1]) if len(given) == 2 else (bounds[0], None) if max is None else (None, bounds[0])
     result = r.tracer(x)
@@ -213,9 +213,7 @@ def clamp_max(input, max):
 @torch_function()
 def where(condition, input=None, other=None):
     if input is None:
-        raise ArgumentError(
-            "where with one argument has no known shape", code="argument.missing", help="give all three"
-        )
+        raise ArgumentError("where with one argument has no known shape", "argument.missing", help="give all three")
     r = recorder_of(condition, input, other)
     nodes, dtype = common(r, input, other)
     numbers = (checked_integer(r, v, dtype) if is_number(r, v) else x for v, x in zip((input, other), nodes))
@@ -235,7 +233,7 @@ def is_number(r: Any, x: Any) -> bool:
 def masked_fill(input, mask, value):
     r, dtype = recorder_of(input), dtype_of(input)
     if r.node(value).type.dtype.kind == "f" and dtype.kind != "f" and not is_number(r, value):
-        raise DTypeError(f"a float does not go into {dtype}", code="dtype.write", help="cast it first: x.to")
+        raise DTypeError(f"a float does not go into {dtype}", "dtype.write", help="cast it first: x.to")
     return language("where", mask, r.tracer(checked(r, value, dtype)), input)
 
 
@@ -299,7 +297,7 @@ def addcmul(input, tensor1, tensor2, *, value=1):
     r = recorder_of(input)
     dtype = common(r, input, tensor1, tensor2)[1]
     if dtype is BOOL:
-        raise DTypeError("torch has no addcmul of bools", code="dtype.addcmul", help="cast them first")
+        raise DTypeError("torch has no addcmul of bools", "dtype.addcmul", help="cast them first")
     product = tensor1 * tensor2
     return input + (product if _is_one(value) else product * r.tracer(checked_integer(r, value, dtype)))
 

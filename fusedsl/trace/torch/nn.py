@@ -28,7 +28,7 @@ def _activation(name: str, names: tuple[str, ...]) -> None:
     def function(input: Any, *values: Any, **named: Any) -> Any:
         if len(values) > len(names):
             raise ArgumentError(
-                f"{name} takes {len(names) + 1} arguments", code="argument.surplus", help="torch's own signature holds"
+                f"{name} takes {len(names) + 1} arguments", "argument.surplus", help="torch's own signature holds"
             )
         need_float(name, input)
         return language(name, input, **dict(zip(names, values)), **named)
@@ -49,12 +49,12 @@ def relu(input):
 def hardtanh(input, min_val=-1.0, max_val=1.0):
     dtype = dtype_of(input)
     if dtype is BOOL:
-        raise DTypeError("torch has no hardtanh of bools", code="dtype.hardtanh", help="cast it first: x.float()")
+        raise DTypeError("torch has no hardtanh of bools", "dtype.hardtanh", help="cast it first: x.float()")
     if dtype.kind == "u" and not isinstance(min_val, Tracer) and min_val < 0:
         help = "unsigned integers are not negative"
-        raise DTypeError(f"{min_val} does not fit {dtype}", code="dtype.literal", help=help)
+        raise DTypeError(f"{min_val} does not fit {dtype}", "dtype.literal", help=help)
     if not any(isinstance(v, Tracer) for v in (min_val, max_val)) and min_val > max_val:
-        raise ArgumentError(f"min_val is {min_val}, above max_val", code="argument.choice", help="change their places")
+        raise ArgumentError(f"min_val is {min_val}, above max_val", "argument.choice", help="change their places")
     r = recorder_of(input)
     return clamp(input, *(r.tracer(checked(r, v, dtype)) for v in (min_val, max_val)))
 
@@ -98,7 +98,7 @@ def log(x: Any) -> Any:
 def threshold(input, threshold, value):
     r, dtype = recorder_of(input), dtype_of(input)
     if dtype is BOOL:
-        raise DTypeError("torch has no threshold of bools", code="dtype.threshold", help="cast it first: x.float()")
+        raise DTypeError("torch has no threshold of bools", "dtype.threshold", help="cast it first: x.float()")
     level, other = (r.tracer(checked(r, v, dtype)) for v in (threshold, value))
     return where(input <= level, other, input)
 
@@ -108,9 +108,7 @@ def glu(input, dim=-1):
     axis = axis_of(input, dim)
     half, odd = divmod(int(input.shape[axis]), 2)
     if odd:
-        raise ShapeError(
-            f"glu halves a dimension of {2 * half + 1}", code="shape.split", help="pad it: F.pad(x, (0, 1))"
-        )
+        raise ShapeError(f"glu halves a dimension of {2 * half + 1}", "shape.split", help="pad it: F.pad(x, (0, 1))")
     cut = [slice(None)] * axis
     return input[(*cut, slice(None, half))] * language("sigmoid", input[(*cut, slice(half, 2 * half))])
 
@@ -149,7 +147,7 @@ def _row(name: str, input: Any, dim: Any, dtype: Any) -> Any:
 def dropout(input, p=0.5, training=True, *, train=None):
     """dropout: the identity; TraceError if it would be random. `train` is torch.dropout's name of `training`."""
     if (training if train is None else train) and not (isinstance(p, (int, float)) and p == 0):
-        raise TraceError("dropout draws random numbers", code="trace.random",
+        raise TraceError("dropout draws random numbers", "trace.random",
                          help="pass the mask as an argument, or use fd.kernel's uniform(seed, x)")  # fmt: skip
     return language("copy", input)
 
@@ -164,7 +162,7 @@ def _trailing(input: Any, shape: Any) -> tuple[int, ...]:
     if len(shape) > input.ndim or any(input.shape[a] != extent for a, extent in zip(axes, shape)):
         raise ShapeError(
             f"the last dimensions are not {tuple(map(str, shape))}",
-            code="shape.norm",
+            "shape.norm",
             help="normalized_shape is x.shape[-1:], or more of the last dimensions",
         )
     return axes
@@ -260,7 +258,7 @@ def pad(input, pad, mode="constant", value=None):
     """pad: pairs from the last dimension on; a negative amount crops."""
     if len(pad) % 2 or len(pad) > 2 * input.ndim:
         raise ArgumentError(
-            f"pad has {len(pad)} widths", code="argument.pad", help="two for each dimension, from the last backwards"
+            f"pad has {len(pad)} widths", "argument.pad", help="two for each dimension, from the last backwards"
         )
     widths = [tuple(pad[k : k + 2]) for k in range(0, len(pad), 2)][::-1]
     cut = [slice(max(0, -a), None if b >= 0 else b) for a, b in widths]
@@ -269,7 +267,7 @@ def pad(input, pad, mode="constant", value=None):
     pairs = ((0, 0),) * (input.ndim - len(widths)) + tuple(widths)
     modes = {"constant": "constant", "replicate": "edge", "reflect": "reflect", "circular": "wrap"}
     if mode not in modes:
-        raise ArgumentError(f"mode of pad is {mode!r}", code="argument.choice", help=", ".join(modes))
+        raise ArgumentError(f"mode of pad is {mode!r}", "argument.choice", help=", ".join(modes))
     named = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
     if value is not None:
         checked(recorder_of(input), value, dtype_of(input))
@@ -284,13 +282,13 @@ def constant_pad_nd(input, pad, value=0):
 @torch_function()
 def rrelu(input, lower=1 / 8, upper=1 / 3, training=False):
     if training:
-        raise TraceError("rrelu draws random numbers", code="trace.random", help="leaky_relu, or training=False")
+        raise TraceError("rrelu draws random numbers", "trace.random", help="leaky_relu, or training=False")
     return TABLE["leaky_relu"](input, (lower + upper) / 2)
 
 
 @torch_function()
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
-    raise TraceError("gumbel_softmax draws random numbers", code="trace.random",
+    raise TraceError("gumbel_softmax draws random numbers", "trace.random",
                      help="pass the noise: softmax((logits + noise) / tau, dim)")  # fmt: skip
 
 

@@ -76,6 +76,4 @@ def _largest(to: DType) -> float:
 
 
 def _refused(value: bool | int | float, where: str) -> DTypeError:
-    return DTypeError(
-        f"{value} does not fit {where}", code="dtype.literal", help="torch refuses it, too: cast the tensor"
-    )
+    return DTypeError(f"{value} does not fit {where}", "dtype.literal", help="torch refuses it, too: cast the tensor")

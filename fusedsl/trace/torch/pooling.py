@@ -21,9 +21,7 @@ def _each(value: Any, axes: int) -> tuple[int, ...]:
     """One integer for each axis."""
     parts = tuple(int(v) for v in (value if isinstance(value, (tuple, list)) else (value,)))
     if len(parts) not in (1, axes):
-        raise ArgumentError(
-            f"{len(parts)} numbers for {axes} dimensions", code="argument.pool", help="give one, or all"
-        )
+        raise ArgumentError(f"{len(parts)} numbers for {axes} dimensions", "argument.pool", help="give one, or all")
     return parts * axes if len(parts) == 1 else parts
 
 
@@ -50,13 +48,13 @@ def _surplus(
 def _windows(x: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> list[Any]:
     """Slices of `x` with the first, second, … element of every window of its last axes."""
     if math.prod(kernel) > LARGEST:
-        raise Unsupported(f"windows of {math.prod(kernel)} elements are not there yet", code="unsupported.pool",
+        raise Unsupported(f"windows of {math.prod(kernel)} elements are not there yet", "unsupported.pool",
                           help=f"at most {LARGEST}; for all of a dimension use mean or amax")  # fmt: skip
     counts = []
     for extent, k, s, d in zip(x.shape[-len(kernel) :], kernel, stride, dilation):
         reach = d * (k - 1)
         if extent <= reach:
-            raise ShapeError(f"a window of {reach + 1} over {int(extent)} elements", code="shape.pool",
+            raise ShapeError(f"a window of {reach + 1} over {int(extent)} elements", "shape.pool",
                              help="choose a smaller kernel_size, or pad")  # fmt: skip
         counts.append((extent - reach - 1) // s)
     results = []
@@ -75,7 +73,7 @@ def _joined(parts: list[Any], join: Callable[[Any, Any], Any]) -> Any:
 
 def _check(input: Any, axes: int) -> None:
     if input.ndim not in (axes + 1, axes + 2):
-        raise ShapeError(f"pooling over {axes} dimensions of {input.ndim}", code="shape.pool",
+        raise ShapeError(f"pooling over {axes} dimensions of {input.ndim}", "shape.pool",
                          help="(batch, channels, ...), or (channels, ...)")  # fmt: skip
 
 
@@ -171,9 +169,9 @@ def _adapted(x: Any, axis: int, n: int, reduce: Callable[..., Any]) -> Any:
         parts = x.reshape(*x.shape[:axis], n, extent // n, *x.shape[x.ndim + axis + 1 :])
         return reduce(parts, axis, False)
     if n < 1:
-        raise ArgumentError(f"pooling to {n} elements", code="argument.range", help="output_size is 1 or more")
+        raise ArgumentError(f"pooling to {n} elements", "argument.range", help="output_size is 1 or more")
     if n > LARGEST:
-        raise Unsupported(f"adaptive pooling of {extent} to {n} elements", code="unsupported.pool",
+        raise Unsupported(f"adaptive pooling of {extent} to {n} elements", "unsupported.pool",
                           help=f"at most {LARGEST}, or a divisor")  # fmt: skip
     bounds = [(k * extent // n, -((k + 1) * extent // -n)) for k in range(n)]
     cut = (slice(None),) * (x.ndim + axis)
@@ -184,7 +182,7 @@ def _adapted(x: Any, axis: int, n: int, reduce: Callable[..., Any]) -> Any:
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """x / (k + alpha mean(x^2 over `size` channels))^beta."""
     if input.ndim < 3:
-        raise ShapeError(f"local_response_norm of {input.ndim} dimensions", code="shape.norm",
+        raise ShapeError(f"local_response_norm of {input.ndim} dimensions", "shape.norm",
                          help="(batch, channels, ...)")  # fmt: skip
     rest = [(0, 0)] * (input.ndim - 2)
     squares = _padded(input * input, [(size // 2, (size - 1) // 2), *rest], 0)

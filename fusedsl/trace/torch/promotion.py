@@ -99,11 +99,11 @@ def operate(r: Recorder, name: str, *operands: Any) -> Any:
         values, dtype = common(r, *map(r.tracer, nodes), floating=name in FLOATING)
         bools = [x for x in nodes if x.type.dtype is BOOL and not x.type.weak]
         if name in REFUSED and (dtype is BOOL or (name == "subtract" and bools)):
-            raise DTypeError(f"torch has no {name} of bools", code=f"dtype.{name}", help=REFUSED[name])
+            raise DTypeError(f"torch has no {name} of bools", f"dtype.{name}", help=REFUSED[name])
         if name == "power" and nodes[1].op == "const" and nodes[1].type.weak:
             if dtype.kind in "iu" and value_of(nodes[1]) < 0:
                 help = "make one of them a float"
-                raise DTypeError("torch has no negative powers of integers", code="dtype.power", help=help)
+                raise DTypeError("torch has no negative powers of integers", "dtype.power", help=help)
             values[1] = checked(r, nodes[1], dtype)
         if name == "remainder" and dtype.kind == "f":
             return r.wrap(_remainder(r, *values))

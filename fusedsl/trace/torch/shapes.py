@@ -31,9 +31,7 @@ def reshape(input, *shape):
 def view(input, *shape, size=None, dtype=None):
     shape = varargs(shape) if size is None else tuple(size)
     if dtype is not None or any(type(part).__name__ == "dtype" for part in shape):
-        raise Unsupported(
-            "view as another dtype is not there yet", code="unsupported.view", help="x.to(dtype) converts"
-        )
+        raise Unsupported("view as another dtype is not there yet", "unsupported.view", help="x.to(dtype) converts")
     r = recorder_of(input)
     wanted = r.specialized(shape)
 
@@ -59,9 +57,7 @@ def flatten(input, start_dim=0, end_dim=-1):
         return reshape(input, (1,))
     first, last = axis_of(input, start_dim), axis_of(input, end_dim)
     if first > last:
-        raise ShapeError(
-            f"dimension {start_dim} comes after {end_dim}", code="shape.axis", help="name the first one first"
-        )
+        raise ShapeError(f"dimension {start_dim} comes after {end_dim}", "shape.axis", help="name the first one first")
     merged: Any = 1
     for extent in input.shape[first : last + 1]:
         merged = merged * extent
@@ -86,7 +82,7 @@ def permute(input, *dims):
     if len(axes) != input.ndim:
         raise ShapeError(
             f"permute takes {input.ndim} dimensions, not {len(axes)}",
-            code="shape.transpose",
+            "shape.transpose",
             help="name each dimension once",
         )
     return input.permuted(tuple(recorder_of(input).specialized(axes)))
@@ -105,7 +101,7 @@ def transpose(input, dim0, dim1):
 @torch_function()
 def t(input):
     if input.ndim > 2:
-        raise ShapeError(f"t() of {input.ndim} dimensions", code="shape.transpose", help="transpose(0, 1), or .mT")
+        raise ShapeError(f"t() of {input.ndim} dimensions", "shape.transpose", help="transpose(0, 1), or .mT")
     return input.permuted(None)
 
 
@@ -127,7 +123,7 @@ def movedim(input, source, destination):
     if len(moved) != len(targets):
         raise ShapeError(
             f"{len(moved)} dimensions move to {len(targets)} places",
-            code="shape.transpose",
+            "shape.transpose",
             help="give a place for each dimension",
         )
     return input.permuted(moved_axes(input.ndim, moved, targets))
@@ -165,9 +161,7 @@ def expand(input, *size):
     new = len(size) - input.ndim
     if new < 0:
         raise ShapeError(
-            f"cannot expand {input.ndim} dimensions to {len(size)}",
-            code="shape.broadcast",
-            help="squeeze or index it first",
+            f"cannot expand {input.ndim} dimensions to {len(size)}", "shape.broadcast", help="squeeze or index it first"
         )
     shape = [input.shape[k - new] if _is_minus_one(s) and k >= new else s for k, s in enumerate(size)]
     return viewed(recorder_of(input), "broadcast_to", (input, tuple(shape)), {})
@@ -283,5 +277,5 @@ def masked_select(input, mask):
 
 @torch_function("nonzero")
 def unique(input, *args, **kwargs):
-    raise ArgumentError("a result whose size depends on values has no place in a kernel", code="argument.mask",
+    raise ArgumentError("a result whose size depends on values has no place in a kernel", "argument.mask",
                         help="torch.where(mask, x, 0), or a sum over it")  # fmt: skip

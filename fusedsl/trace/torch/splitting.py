@@ -19,7 +19,7 @@ def narrow(input, dim, start, length):
     if not 0 <= start <= start + length <= extent:
         raise ShapeError(
             f"{length} elements from {start} on are not in a dimension of {int(extent)}",
-            code="shape.narrow",
+            "shape.narrow",
             help="a slice stops at the end: x[start:stop]",
         )
     return input[(*[slice(None)] * axis, slice(start, start + length))]
@@ -44,7 +44,7 @@ def split(input, split_size_or_sections=None, dim=0, split_size=None):
     if sum(map(int, sizes)) != extent:
         raise ShapeError(
             f"pieces of {tuple(sizes)} do not add up to {extent}",
-            code="shape.split",
+            "shape.split",
             help="the pieces of torch.split have x.shape[dim] elements in all",
         )
     starts = [sum(map(int, sizes[:k])) for k in range(len(sizes))]
@@ -75,13 +75,13 @@ def tensor_split(input, indices_or_sections, dim=0):
 def _split_along(name: str, dim: Any) -> None:
     def function(input, *indices_or_sections):
         if not input.ndim:
-            raise ShapeError(f"{name} of a number", code="shape.split", help="give it a dimension: x[None]")
+            raise ShapeError(f"{name} of a number", "shape.split", help="give it a dimension: x[None]")
         pieces = varargs(indices_or_sections) if len(indices_or_sections) > 1 else indices_or_sections[0]
         extent = int(input.shape[axis_of(input, dim(input))])
         if isinstance(pieces, int) and extent % pieces:
             raise ShapeError(
                 f"{extent} elements do not split into {int(pieces)} equal parts",
-                code="shape.split",
+                "shape.split",
                 help="tensor_split allows unequal ones",
             )
         return tensor_split(input, pieces, dim(input))

@@ -102,13 +102,13 @@ class Tensor(Tracer):
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         if requires_grad:
-            raise TraceError("a kernel records no gradient", code="trace.grad", help="differentiate outside")
+            raise TraceError("a kernel records no gradient", "trace.grad", help="differentiate outside")
         return self
 
     def is_contiguous(self, *args: Any, **named: Any) -> bool:
         raise TraceError(
             "strides are not known while tracing",
-            code="trace.strides",
+            "trace.strides",
             help="drop the test: every layout gives the same result",
         )
 
@@ -118,7 +118,7 @@ class Tensor(Tracer):
         with self.recorder.at_user_line():
             raise TraceError(
                 "a traced tensor has no elements yet",
-                code="trace.array",
+                "trace.array",
                 help="stay in torch, whose functions are traced, and convert the result outside",
             )
 
@@ -144,7 +144,7 @@ class Tensor(Tracer):
     def _check_cast(self, new: Node, casting: str) -> None:
         to = self.node.type.dtype
         if casting == "same_kind" and not promotion.can_cast(new.type.dtype, to):
-            raise DTypeError(f"{new.type.dtype} does not go into {to}", code="dtype.write", help="cast it first: x.to")
+            raise DTypeError(f"{new.type.dtype} does not go into {to}", "dtype.write", help="cast it first: x.to")
 
     def __matmul__(self, other: Any) -> Any:
         return _call(self.recorder, "matmul", (self, other), {})

@@ -113,10 +113,4 @@ def finite_or_zero(correction: LLVMValue) -> LLVMValue:
     return select(absolute(correction) < INF, correction, 0)
 
 
-ROOTS = {
-    0.25: fourth_root,
-    1.5: three_halves,
-    2.5: five_halves,
-    -0.5: inverse_root,
-    -1.5: inverse_three_halves,
-}
+ROOTS = {0.25: fourth_root, 1.5: three_halves, 2.5: five_halves, -0.5: inverse_root, -1.5: inverse_three_halves}

@@ -18,10 +18,7 @@ class Epilogue:
     """The outputs of a work tile; `stores` emit the stores of operands that leave in another way than row by row."""
 
     def __init__(
-        self,
-        values: FragmentEmitter,
-        softmax: OnlineSoftmax,
-        stores: Mapping[int, Callable[[str], None]] = NO_STORES,
+        self, values: FragmentEmitter, softmax: OnlineSoftmax, stores: Mapping[int, Callable[[str], None]] = NO_STORES
     ):
         self.values, self.softmax, self.facts, self.stores = values, softmax, values.facts, stores
         self.kernel, self.body = values.kernel, values.facts.body

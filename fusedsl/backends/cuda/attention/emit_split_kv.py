@@ -61,7 +61,7 @@ class SplitCombiner:
             source.emit("k = int32(k + 1)")
             self._emit_combine()
         source.emit(
-            f"semaphore, step, num_splits = int64(semaphore + num_groups), int64(step * {COMBINE_FAN_IN}), num_groups",
+            f"semaphore, step, num_splits = int64(semaphore + num_groups), int64(step * {COMBINE_FAN_IN}), num_groups"
         )
         with source.if_("num_groups == 1"), self.values.scope():
             source.emit("more = False")

@@ -36,15 +36,7 @@ from .intrinsics import (
 )
 from .sm90_mainloop import NEXT_SCORES, WORK_ITER, Sm90Mainloop, sm90_facts
 from .sm90_producer import Sm90Producer, TmaPipelines
-from .sm90_schedule import (
-    ALIGNMENT,
-    ROWS,
-    SWIZZLE_ELEMENTS,
-    WARP_ROWS,
-    WARPGROUP,
-    Sm90AttentionSchedule,
-    smem_offsets,
-)
+from .sm90_schedule import ALIGNMENT, ROWS, SWIZZLE_ELEMENTS, WARP_ROWS, WARPGROUP, Sm90AttentionSchedule, smem_offsets
 from .sm90_tile_scheduler import Sm90TileScheduler
 from .sm90_tile_shape import warpgroup_registers
 

@@ -267,11 +267,7 @@ def _looped(
 
 
 def _widened(
-    found: LoopedColumnSchedule,
-    kernel: KernelIR,
-    extents: tuple[int, ...],
-    hardware: Hardware,
-    room: int,
+    found: LoopedColumnSchedule, kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, room: int
 ) -> LoopedColumnSchedule:
     """Strips that no blocks share, as wide as makes the fewest turns: then fewer levels join, or none.
 
@@ -309,12 +305,7 @@ def _states_at_once(kernel: KernelIR) -> int:
 
 
 def _loop_over(
-    most: int,
-    kernel: KernelIR,
-    extents: tuple[int, ...],
-    hardware: Hardware,
-    room: int,
-    deep: int = 1,
+    most: int, kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, room: int, deep: int = 1
 ) -> LoopedColumnSchedule:
     """A loop over strips of so many vectors at most, where there is enough to fold for all threads of a block.
 

@@ -215,13 +215,7 @@ def lower(
     target = (*cc, "a") if cc[0] >= 9 else cc
     with lowering_for(cc):
         code, _ = cuda.compile(
-            kernel,
-            tuple(arguments),
-            cc=target,
-            device=False,
-            abi="numba",
-            output="ltoir",
-            launch_bounds=launch_bounds,
+            kernel, tuple(arguments), cc=target, device=False, abi="numba", output="ltoir", launch_bounds=launch_bounds
         )
     return bytes(code)
 

@@ -9,14 +9,7 @@ from ....kernel_ir.instruction import Instruction
 from ....kernel_ir.instruction_cost import special_functions
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
-from .schedule import (
-    LONG_ROW,
-    VECTOR_CLASSES,
-    ResidentRowSchedule,
-    cluster_sizes,
-    has_gathers,
-    late_tile_registers,
-)
+from .schedule import LONG_ROW, VECTOR_CLASSES, ResidentRowSchedule, cluster_sizes, has_gathers, late_tile_registers
 from .smem import COPY_FROM
 from .tile_shape import RowProblem, tiled_schedule
 

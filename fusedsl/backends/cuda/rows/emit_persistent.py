@@ -10,16 +10,7 @@ from ....kernel_ir.phase import Phase
 from ..emit.phase_emitter import PhaseEmitter, ReductionIntrinsics
 from ..emit.source_text import TILE, SourceBuilder, header
 from ..rows_and_columns import grid_dim
-from ..tile import (
-    Tile,
-    barrier,
-    block_idx,
-    cluster_wait,
-    concat_tiles,
-    cp_async_wait_all,
-    smem_base,
-    thread_idx,
-)
+from ..tile import Tile, barrier, block_idx, cluster_wait, concat_tiles, cp_async_wait_all, smem_base, thread_idx
 from .emit_early_gathers import EarlyGathers, hoist_gathers
 from .emit_elements import RowElements
 from .emit_index import RowIndex

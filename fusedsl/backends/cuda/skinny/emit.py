@@ -11,16 +11,7 @@ from ..emit.source_text import SourceBuilder, header
 from ..matmul import scatter_vectors, udiv64
 from ..matmul.emit_places import COLUMN, ROW, STEP, ElementPlaces
 from ..rows_and_columns import grid_dim
-from ..tile import (
-    Tile,
-    barrier,
-    block_idx,
-    commit_group,
-    dynamic_smem_base,
-    is_last_block,
-    thread_idx,
-    wait_group,
-)
+from ..tile import Tile, barrier, block_idx, commit_group, dynamic_smem_base, is_last_block, thread_idx, wait_group
 from . import SkinnyRing, SkinnyRingIntrinsics, SkinnyTile, SkinnyTileIntrinsics, load_records, store_record
 from .layout import PART
 from .schedule import SkinnySchedule
