@@ -37,6 +37,7 @@ class Limits:
                 raise ArgumentError(what, "argument.option", help="use a positive integer")
 
 
+TENSOR_FLOAT = ("tf32", "3xtf32")  # how tensor cores multiply float32
 LIMIT_NAMES = tuple(f.name for f in fields(Limits))
 
 
@@ -45,14 +46,15 @@ class Options:
     """The options of a kernel; frozen, hashable, and fixed when the kernel is made.
 
     fastmath: the hardware's approximations on CUDA. max_kernels: FusionError when more would be emitted. rounding:
-    "store" rounds narrow floats once, "op" after each operation. matmul: "exact", "tf32" if products may be rounded so,
-    or "library" if the arrays' own library computes every product that it can. autotune: try schedules on first use.
-    device: the device on which NumPy arrays are computed. deterministic: True, or "batch" for bits that do not depend
-    on other rows. verify: compare with the reference interpreter. fallback: interpret what no kernel can do yet.
-    dynamic: on CUDA, False compiles for each class of lengths, True for lengths in general, None specialises for the
-    first ones (runtime/specialize.py). fp_contract: a product that a sum reads may enter it unrounded, as a
-    multiply-add. bounds: the value of an element whose index is out of range: "zero" (0, NaN of floats), or on the CPU
-    "raise". limits: a Limits, or a mapping of the ones to change.
+    "store" rounds narrow floats once, "op" after each operation. matmul: "exact", "tf32" if products may be rounded
+    so, "3xtf32" if they may be as far off as twice float32's own bound, or "library" if the arrays' own library
+    computes every product that it can. autotune: try schedules on first use. device: the device on which NumPy arrays
+    are computed. deterministic: True, or "batch" for bits that do not depend on other rows. verify: compare with the
+    reference interpreter. fallback: interpret what no kernel can do yet. dynamic: on CUDA, False compiles for each
+    class of lengths, True for lengths in general, None specialises for the first ones (runtime/specialize.py).
+    fp_contract: a product that a sum reads may enter it unrounded, as a multiply-add. bounds: the value of an element
+    whose index is out of range: "zero" (0, NaN of floats), or on the CPU "raise". limits: a Limits, or a mapping of
+    the ones to change.
     """
 
     fastmath: bool = False
@@ -108,7 +110,7 @@ class OptionChanges(TypedDict, total=False):
     fastmath: bool
     max_kernels: int | None
     rounding: Literal["store", "op"]
-    matmul: Literal["exact", "tf32", "library"]
+    matmul: Literal["exact", "tf32", "3xtf32", "library"]
     autotune: bool
     device: str | None
     deterministic: Literal[True, "batch"]
@@ -136,7 +138,7 @@ _ACCEPTED = {
     "fastmath": _FLAG,
     "max_kernels": (lambda v: v is None or (type(v) is int and v >= 1), "None or an integer of at least 1"),
     "rounding": (_one_of("store", "op"), '"store" or "op"'),
-    "matmul": (_one_of("exact", "tf32", "library"), '"exact", "tf32" or "library"'),
+    "matmul": (_one_of("exact", *TENSOR_FLOAT, "library"), '"exact", "tf32", "3xtf32" or "library"'),
     "autotune": _FLAG,
     "device": (
         lambda v: v is None or (isinstance(v, str) and bool(_DEVICE.fullmatch(v))),

@@ -94,6 +94,7 @@ class KernelIR:
     is_subkernel: bool = False  # shares a launch: block number and parameters are arguments
     batched: BatchedCalls | None = None  # shares a launch with other calls of itself
     fastmath: bool = False  # hardware approximations of functions, divisions and roots
+    matmul: str = "exact"  # how float32 is multiplied: the option of that name
     batch_invariant_width: int = 0  # vector elements if a row's schedule may not depend on other rows; else 0
     pdl: bool = False  # programmatic dependent launch among the launches of a call
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ir.types import DType
 from .kernel import KernelIR
 from .matmul_axes import MatmulAxes, matmul_axes
 from .phase import Body
@@ -49,7 +50,7 @@ def stored_factor(kernel: KernelIR, body: Body) -> int | None:
     """The operand that a factor loads, and widens at most from 16 bits or less, which is exact; None if it computes."""
     if len(body.results) != 1:
         return None
-    copied = {i.target: i.args[0] for i in body.instructions if i.op == "copy"}
+    copied = {i.target: i.args[0] for i in body.instructions if i.op in ("copy", "convert")}
     name = body.results[0].name
     if len(copied) != len(body.instructions):
         return None
@@ -61,4 +62,10 @@ def stored_factor(kernel: KernelIR, body: Body) -> int | None:
     load = next((load for load in kernel.loads if load.value.name == name), None)
     if load is None or (body.instructions and kernel.operands[load.operand].dtype.bits >= 32):
         return None
-    return load.operand
+    converted = [i.dtype for i in body.instructions if i.op == "convert"]
+    return load.operand if all(_widens(load.value.dtype, dtype) for dtype in converted) else None
+
+
+def _widens(source: DType, dtype: DType) -> bool:
+    """Whether a conversion of integers of 16 bits or less keeps every value."""
+    return source.kind in "iu" and dtype.kind == "i" and dtype.bits >= 32 and source.bits <= 16

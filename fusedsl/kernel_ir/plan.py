@@ -81,6 +81,7 @@ class KernelPlan:
     pointers: tuple[Load, ...] = ()
     ranks: tuple[Dim, ...] = ()  # extent of the sorted axis, if sorted values are stored or folded
     fastmath: bool = False  # fast math: approximate instructions are allowed
+    matmul: str = "exact"  # how products of float32 are computed: the option of that name
     batch_invariant: bool = False  # batch-invariant: a row's schedule may not depend on the number of rows
     attention: AttentionBody | None = (
         None  # attention; the columns are then the key axis and the axes of products and results

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .. import debug
-from ..config import Options, verify_level
+from ..config import TENSOR_FLOAT, Options, verify_level
 from ..errors import FusionError, LimitError
 from ..fusion.contractions import matmul_factors
 from ..fusion.formulation import Formulation
@@ -84,6 +84,8 @@ def make_plan(
         kernels = tuple(replace(k, batch_invariant=True) for k in kernels)
     if options.fastmath:
         kernels = tuple(replace(k, fastmath=True, digest=f"{k.digest} fast") for k in kernels)
+    if options.matmul in TENSOR_FLOAT:
+        kernels = tuple(_with_products(k, options.matmul) for k in kernels)
     plan = Plan(
         source.text,
         parameters,
@@ -102,6 +104,13 @@ def make_plan(
     if check is not None:
         check.plan(plan)
     return plan
+
+
+def _with_products(kernel: KernelPlan, mode: str) -> KernelPlan:
+    """A kernel that multiplies float32 in this mode, if it has products."""
+    if not any(phase.products for phase in kernel.resident):
+        return kernel
+    return replace(kernel, matmul=mode, digest=f"{kernel.digest} {mode}")
 
 
 def _verifier(graph: Graph, extents, guards: Mapping[Dim, bool], options: Options) -> Verifier | None:

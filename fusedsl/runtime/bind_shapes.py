@@ -226,6 +226,7 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _BoundA
         pointers=plan.pointers,
         constant_scalars=_literals(plan, placed),
         fastmath=plan.fastmath,
+        matmul=plan.matmul,
         batch_invariant_width=steady,
     )
 

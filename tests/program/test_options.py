@@ -66,7 +66,7 @@ def test_a_block_is_seen_by_its_own_thread_and_task_only():
         ({"max_kernels": 0}, "at least 1"),
         ({"max_kernels": True}, "at least 1"),
         ({"rounding": "ops"}, '"store" or "op"'),
-        ({"matmul": "fp32"}, '"exact", "tf32" or "library"'),
+        ({"matmul": "fp32"}, '"exact", "tf32", "3xtf32" or "library"'),
         ({"device": "gpu"}, '"cuda:1"'),
         ({"device": "cuda:x"}, '"cuda:1"'),
         ({"deterministic": False}, 'True or "batch"'),

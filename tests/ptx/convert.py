@@ -26,7 +26,7 @@ KINDS = {
 PAIRS = {"f16x2": F2, "bf16x2": BF16, "e4m3x2": np.dtype(ml_dtypes.float8_e4m3fn),
          "e5m2x2": np.dtype(ml_dtypes.float8_e5m2)}  # fmt: skip
 _TO_INTEGER = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
-_WORDS = ("rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "ftz", "sat", "satfinite", "relu")
+_WORDS = ("rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi", "ftz", "sat", "satfinite", "relu")
 
 
 def floating(kind: np.dtype) -> bool:

@@ -85,10 +85,10 @@ def _elements(words: np.ndarray, kind: str) -> np.ndarray:
 
 
 def rows_fragment(words: np.ndarray, kind: str) -> np.ndarray:
-    """A: (warps, 32, registers) of words to (warps, 16, k); 8 rows of float64."""
+    """A: (warps, 32, registers) of words to (warps, 16, k); 8 rows of a single register of float64."""
     held = _elements(words, kind)
     count, each = held.shape[2:]
-    high = 1 if kind == "f64" else 2
+    high = 1 if kind == "f64" and count == 1 else 2
     found = np.empty((len(held), 8 * high, 4 * each * count // high), held.dtype)
     for r in range(count):
         for i in range(each):
@@ -125,13 +125,18 @@ class Sums:
         word = U8 if kind == "f64" else U4
         return cls([reader(r, word) for r in parts(source)], [writer(r, word) for r in parts(to)], kind)
 
+    @property
+    def _high(self) -> int:
+        """Rows of a lane in a block of 8 columns."""
+        return 1 if self.kind == "f64" and len(self.writes) == 2 else 2
+
     def read(self, m, at) -> np.ndarray:
         """(warps, rows, columns)."""
         words = _gathered(self.reads, m, at)
         kind = {"f32": np.dtype("f4"), "s32": np.dtype("i4"), "f64": np.dtype("f8"), "f16": np.dtype("f2")}[self.kind]
         held = np.ascontiguousarray(words)[..., None].view(kind)
         held = held.reshape(*held.shape[:2], -1)  # pairs of columns, of row g, then of row g + 8, for each 8 columns
-        high = 1 if self.kind == "f64" else 2
+        high = self._high
         found = np.empty((len(held), 8 * high, held.shape[2] // high * 4), np.float64 if kind.kind == "f" else np.int64)
         for k in range(held.shape[2]):
             block, pair = divmod(k, 2 * high)
@@ -140,7 +145,7 @@ class Sums:
 
     def write(self, m, at, value: np.ndarray) -> None:
         kind = {"f32": np.dtype("f4"), "s32": np.dtype("i4"), "f64": np.dtype("f8"), "f16": np.dtype("f2")}[self.kind]
-        high = 1 if self.kind == "f64" else 2
+        high = self._high
         count = value.shape[2] // 4 * high
         held = np.empty((len(value), WARP, count), kind)
         for k in range(count):
@@ -158,7 +163,7 @@ def _multiply(ins: Instruction) -> Callable:
     """mma.sync: D = A B + C."""
     shape = next((w for w in ins.modifiers if re.fullmatch(r"m\d+n\d+k\d+", w)), "")
     kinds = [w for w in ins.modifiers if w in ELEMENTS or w in ("f32", "s32")]
-    if shape not in _MMA or len(kinds) != 4 or (shape == "m8n8k4") != (kinds[1] == "f64"):
+    if shape not in _MMA or len(kinds) != 4 or (shape == "m8n8k4" and kinds[1] != "f64"):
         raise Unsupported(ins.text)
     ins.allow("sync", "aligned", shape, "row", "col", "satfinite", *ELEMENTS)
     word = U8 if kinds[1] == "f64" else U4

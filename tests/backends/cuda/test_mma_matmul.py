@@ -8,10 +8,15 @@ import pytest
 from test_cuda_emulated import check_twice, normal
 
 import fusedsl as fd
+from fusedsl.accuracy.bounds import evaluate
+from fusedsl.accuracy.products import TF32
 from fusedsl.backends.cuda.matmul import mma_schedule
 from fusedsl.backends.cuda.matmul.tile_shapes import BlockShape
+from fusedsl.runtime.array_copies import to_host
+from fusedsl.runtime.arrays import describe
 
 pytest.importorskip("numba_cuda")
+from bounds import agrees
 from ptx import emulated_gpu
 
 RANDOM = np.random.default_rng(5)
@@ -49,8 +54,9 @@ ALIGNED = {
     ),
 }
 TILES = [
-    *(("float32", mma_schedule.FMA_SHAPES, one) for one in mma_schedule.FMA_SHAPES),
-    *(("bfloat16", mma_schedule.MMA_SHAPES, one) for one in mma_schedule.MMA_SHAPES),
+    *(("float32", "FMA_SHAPES", one) for one in mma_schedule.FMA_SHAPES),
+    *(("bfloat16", "MMA_SHAPES", one) for one in mma_schedule.MMA_SHAPES),
+    *(("float64", "DOUBLE_SHAPES", one) for one in mma_schedule.DOUBLE_SHAPES),
 ]
 BRAIN = ml_dtypes.bfloat16
 
@@ -83,20 +89,56 @@ def test_values_on_tensor_cores(case, dtype):
 def only(monkeypatch):
     """One shape of tiles alone."""
 
-    def choose(shape):
-        name = "FMA_SHAPES" if shape.lanes else "MMA_SHAPES"
+    def choose(name, shape):
         monkeypatch.setattr(mma_schedule, name, (shape,))
 
     return choose
 
 
-@pytest.mark.parametrize("dtype, _, shape", TILES, ids=tile_id)
-def test_every_tile_shape(dtype, _, shape, only):
-    only(shape)
+@pytest.mark.parametrize("dtype, name, shape", TILES, ids=tile_id)
+def test_every_tile_shape(dtype, name, shape, only):
+    only(name, shape)
     with emulated_gpu(cc=(9, 0)) as gpu:
         check_twice(
             gpu, "x @ w", arrays({"x": (140, 72), "w": (72, 168)}, ml_dtypes.bfloat16 if "b" in dtype else dtype)
         )
+
+
+@pytest.mark.parametrize("cc", [(8, 0), (9, 0)])
+@pytest.mark.parametrize("case", [*ALIGNED, "every other row, backwards", "bias, residual"])
+def test_float64_on_tensor_cores(case, cc):
+    text, shapes = (ALIGNED | LAYOUTS | EPILOGUES)[case]
+    with emulated_gpu(cc=cc) as gpu:
+        check_twice(gpu, text, arrays(shapes, np.float64))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize(
+    "text", ["int32(x) @ int32(w.mT)", "int32(x.mT) @ int32(w) * 2", "float32(int32(x) @ int32(w))"]
+)
+def test_bytes_on_tensor_cores(text, dtype):
+    shape = {"x": (36, 144), "w": (40, 144)} if text.endswith("w.mT)") else {"x": (144, 144), "w": (144, 144)}
+    limits = np.iinfo(dtype)
+    given = {name: RANDOM.integers(limits.min, limits.max, s, dtype, endpoint=True) for name, s in shape.items()}
+    with emulated_gpu(cc=(8, 0)) as gpu:
+        check_twice(gpu, text, given)
+    source = fd.kernel(text).source(*(fd.spec(x.shape, dtype) for x in given.values()), device="cuda", cc=80)
+    assert f'MmaTile("{np.dtype(dtype).name}", "int32"' in source
+
+
+@pytest.mark.parametrize("case", [*ALIGNED, "every other row, backwards", "bias, residual"])
+def test_tf32(case):
+    """Within the bound of factors that are rounded to TF32, and farther off than float32 would be."""
+    text, shapes = (ALIGNED | LAYOUTS | EPILOGUES)[case]
+    kernel, given = fd.kernel(text, matmul="tf32"), arrays(shapes)
+    values = [given[name] for name in kernel.params]
+    graph = kernel._program.plans.graph({name: describe(x, name) for name, x in zip(kernel.params, values)})
+    with emulated_gpu(cc=(8, 0)) as gpu:
+        found = to_host(kernel(*map(gpu.asarray, values)))
+    ((value, bound),) = evaluate(graph, values, TF32["tf32"])
+    agrees(found, value, bound, graph.results[0].type.dtype, text)
+    ((value, bound),) = evaluate(graph, values)
+    assert (np.abs(found - value) > bound).any()
 
 
 def test_chains_on_tensor_cores(monkeypatch):
@@ -112,9 +154,9 @@ def test_gathered_rows_are_added():
 
 
 @pytest.mark.parametrize("cc", [80, 86, 90, 120])
-@pytest.mark.parametrize("dtype, _, shape", TILES, ids=tile_id)
-def test_nothing_spills(dtype, _, shape, cc, only):
-    only(shape)
+@pytest.mark.parametrize("dtype, name, shape", TILES, ids=tile_id)
+def test_nothing_spills(dtype, name, shape, cc, only):
+    only(name, shape)
     x = fd.spec((4096, 4096), dtype)
     kernel = fd.kernel("gelu(x @ w.mT + b)")
     assert all(one.figures.spill_bytes == 0 for one in kernel.resources(x, x, fd.spec((4096,), dtype), cc=cc))

@@ -45,7 +45,7 @@ class MmaTileIntrinsics(Named):
     """Intrinsics of a block's sums on tensor cores."""
 
     zeros = Method("", "")
-    multiply = Method("left_layout, right_layout", "left, right, sums")
+    multiply = Method("left, right", "left_at, right_at, sums")
     add_sums = Method("", "to, sums, is_first")
 
 

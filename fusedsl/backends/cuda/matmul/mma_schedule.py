@@ -11,19 +11,28 @@ from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.matmul_axes import extent, worth_tiling
 from ....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
 from ..schedule_base import Extents, Schedule
-from .tile_shapes import COPY_BYTES, BlockShape, FmaTileShape, Major, MmaTileShape, OperandTileShape, RowVectorShape
+from .tile_shapes import (
+    COPY_BYTES,
+    FRAGMENT_PADS,
+    SWIZZLE_BYTES,
+    BlockShape,
+    FmaTileShape,
+    Major,
+    MmaTileShape,
+    OperandTileShape,
+    RowVectorShape,
+)
 
 LONGEST = 1 << 31  # rows, columns and steps are int32
 MOST_SUMS = 128  # words of a thread, over all products
 CHAIN = 256  # products that a thread adds one after another before their sum joins the others
-MMA_CHAIN = 8192  # … of 16 bits that tensor cores add: 16 at a time, truncated by half an ulp of the sum in the mean
+MMA_CHAIN = 1 << 15  # … that tensor cores add, several at a time
 STAGES = 3
 OTHER_REGISTERS = 64  # of a thread, for fragments and addresses
+MOST_ELEMENTS = 64  # that a thread holds between a load and the store to shared memory
 SYSTEM_BYTES = 1024  # of shared memory, that a block takes besides its own
 ALIGNMENT = 128  # of the tiles in shared memory
 GROUP_ROWS = 8  # rows of tiles that are computed side by side: they share columns in L2
-HALF = ("float16", "bfloat16")
-
 FMA_SHAPES = (
     BlockShape(256, 128, 16, (4, 2), 0.78, (4, 8)),
     BlockShape(128, 128, 8, (2, 2), 0.78, (4, 8)),
@@ -43,6 +52,17 @@ MMA_SHAPES = (
     BlockShape(32, 64, 64, (1, 4), 0.2),
     BlockShape(16, 64, 64, (1, 4), 0.1),
 )
+
+DOUBLE_SHAPES = (
+    BlockShape(128, 64, 16, (4, 2), 0.8),
+    BlockShape(64, 64, 16, (2, 2), 0.7),
+    BlockShape(32, 64, 16, (1, 4), 0.5),
+)
+SUMS = {
+    **dict.fromkeys(("float16", "bfloat16", "float32"), "float32"),
+    **dict.fromkeys(("int8", "uint8"), "int32"),
+    "float64": "float64",
+}  # of the products of each dtype that an instruction multiplies
 
 
 @dataclass(frozen=True)
@@ -127,17 +147,21 @@ def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
 def _shapes(kernel: KernelIR, operands: MatmulOperands) -> tuple[BlockShape, ...]:
     """The shapes of blocks that multiply these dtypes; none if no instruction does."""
     dtypes = {kernel.operands[k].dtype.name for k in (*operands.left, *operands.right)}
-    sums = {use.accumulators[0].dtype.name for use in kernel.phases[0].folds}
-    if len(dtypes) > 1 or sums != {"float32"}:
+    (dtype,) = dtypes if len(dtypes) == 1 else ("",)
+    if {use.accumulators[0].dtype.name for use in kernel.phases[0].folds} != {SUMS.get(dtype)}:
         return ()
-    (dtype,) = dtypes
-    return FMA_SHAPES if dtype == "float32" else MMA_SHAPES if dtype in HALF else ()
+    if dtype == "float64":
+        return DOUBLE_SHAPES
+    if dtype == "float32" and kernel.matmul != "tf32":
+        return FMA_SHAPES
+    size = kernel.operands[operands.left[0]].dtype.itemsize
+    return tuple(replace(one, depth=SWIZZLE_BYTES // size) for one in MMA_SHAPES)
 
 
 def _tile(dtype: str, one: BlockShape) -> FmaTileShape | MmaTileShape:
     if one.lanes is not None:
         return FmaTileShape(dtype, one.rows, one.columns, one.depth, one.warps, one.lanes)
-    return MmaTileShape(dtype, "float32", one.rows, one.columns, one.depth, one.warps)
+    return MmaTileShape(dtype, SUMS[dtype], one.rows, one.columns, one.depth, one.warps)
 
 
 def _schedule(
@@ -147,19 +171,22 @@ def _schedule(
     lefts, rights = operands.left, operands.right
     tile = _tile(kernel.operands[lefts[0]].dtype.name, one)
     pairs = tuple((lefts.index(a), len(lefts) + rights.index(b)) for a, b in operands.pairs)
-    if tile.count * len(pairs) > MOST_SUMS:
+    words = tile.count * len(pairs) * max(1, kernel.phases[0].folds[0].accumulators[0].dtype.itemsize // 4)
+    if words > MOST_SUMS:
         return None
     tiles = tuple(
         [_operand_tile(kernel, k, (operands.axes.rows, one.rows), tile, extents) for k in lefts]
         + [_operand_tile(kernel, k, (operands.axes.columns, one.columns), tile, extents) for k in rights]
     )
+    if any(one.by_registers and one.lane_pieces * one.step_pieces > MOST_ELEMENTS for one in tiles):
+        return None
     chain = CHAIN if isinstance(tile, FmaTileShape) else MMA_CHAIN
     chain = chain if extents[-1] > chain else 0
     vectors = _row_vectors(kernel, operands, tile, extents)
     for stages in range(STAGES, 1, -1):
         schedule = MmaMatmulSchedule(tile, tiles, pairs, vectors, stages, 1, chain)
         if schedule.smem_bytes <= hardware.block_shared:
-            blocks = blocks_for(hardware, tile.count * len(pairs) + OTHER_REGISTERS, tile.threads)
+            blocks = blocks_for(hardware, words + OTHER_REGISTERS, tile.threads)
             blocks = min(blocks, hardware.shared // (schedule.smem_bytes + SYSTEM_BYTES))
             return replace(schedule, blocks=max(1, blocks))
     return None
@@ -175,12 +202,16 @@ def _operand_tile(
     piece = COPY_BYTES // operand.dtype.itemsize
     whole = operand.near_access == "vector" and operand.near in (axes[-1], kernel.row_axes)
     whole = whole and (major == "k" or len(axes) == 1 or extents[axes[-1]] % piece == 0)
-    name, depth, threads = operand.dtype.name, tile.depth, tile.threads
+    name, depth, threads, size = operand.dtype.name, tile.depth, tile.threads, operand.dtype.itemsize
     if isinstance(tile, FmaTileShape):
         return OperandTileShape(name, lanes, depth, major, piece if whole and major == "mn" else 1, threads, "padded")
-    if whole:
-        return OperandTileShape(name, lanes, depth, major, piece, threads, major)
-    return OperandTileShape(name, lanes, depth, major, 1, threads, major, by_registers=True)
+    if size == 8 or (size == 4 and major == "mn"):
+        one = OperandTileShape(name, lanes, depth, major, piece if whole and major == "mn" else 1, threads, "padded")
+        return replace(one, pad=FRAGMENT_PADS[size])
+    layout: Major = major if size == 2 else "k"
+    if whole and layout == major:
+        return OperandTileShape(name, lanes, depth, major, piece, threads, layout)
+    return OperandTileShape(name, lanes, depth, major, 1, threads, layout, by_registers=size < 4)
 
 
 def _row_vectors(
@@ -206,7 +237,7 @@ def output_tiles(tile: FmaTileShape | MmaTileShape, operands: MatmulOperands, ex
 def _clocks(s: MmaMatmulSchedule, rate: float, operands: MatmulOperands, extents: Extents, hardware: Hardware) -> float:
     """Clocks of an SM with the most tiles: its blocks share its arithmetic."""
     tiles = -(-output_tiles(s.tile, operands, extents) // hardware.multiprocessors)
-    unit = hardware.fp32 if isinstance(s.tile, FmaTileShape) else hardware.tensor
+    unit = {"float32": hardware.fp32, "float64": hardware.fp64}.get(s.tile.dtype, hardware.tensor)
     return tiles * s.tile.rows * s.tile.columns * extents[-1] * len(s.pairs) / (unit * rate)
 
 

@@ -1,8 +1,4 @@
-"""Products on tensor cores: a warp's mma.sync over a K-slice, from swizzled operand tiles.
-
-Fragments: PTX ISA, "Matrix Fragments for mma.m16n8k16" and its neighbours. Their bytes are alike for all dtypes along
-K: an ldmatrix brings 16 rows of 32 bytes of the left operand, or 16 columns of 32 bytes of the right one.
-"""
+"""Products on tensor cores: a warp's mma.sync over a K-slice of two operand tiles, and its sums in shared memory."""
 
 from __future__ import annotations
 
@@ -10,16 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
-from ..attention.intrinsics.fragment import matrices
-from ..compiler.numba_backend import F32, I32, Emitter, emitted, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import F32, F64, I32, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..tile.memory import element_type, ld_shared, st_shared
-from .tile_shapes import SWIZZLE_BYTES, MmaTileShape
+from .operand_fragments import Fragments, PaddedFragments, halves
+from .tile_shapes import MmaTileShape
 
 INSTRUCTIONS = {
     "bfloat16": "m16n8k16.row.col.f32.bf16.bf16.f32",
     "float16": "m16n8k16.row.col.f32.f16.f16.f32",
+    "float32": "m16n8k8.row.col.f32.tf32.tf32.f32",
+    "int8": "m16n8k32.row.col.s32.s8.s8.s32",
+    "uint8": "m16n8k32.row.col.s32.u8.u8.s32",
+    "float64": "m16n8k16.row.col.f64.f64.f64.f64",
 }
-STEP_BYTES = 32  # of K in an instruction
+LETTERS = {F32: "f", I32: "r", F64: "d"}  # of registers, by their type
 i32 = types.int32
 
 
@@ -47,33 +47,51 @@ class MmaTile(MmaTileShape):
         zero = element_type(self.kind)(0)
         return intrinsic(0)(lambda: (self._types(), lambda e: e.pack(self._types(), [zero] * self.count)))
 
-    def multiply(self, left_layout: str, right_layout: str) -> Callable:
-        """`multiply(left, right, sums)`: adds the products of a K-slice of two swizzled tiles to the sums."""
+    def multiply(self, left: str, right: str) -> Callable:
+        """`multiply(left, right, sums)`: adds the products of a K-slice of two tiles of these layouts to the sums."""
 
         @emitted(self._types(), 3)
-        def emit(e, left, right, so_far, *, kinds):
+        def emit(e, left_at, right_at, so_far, *, kinds):
             sums, (lane, row, column) = e.unpack(so_far, self.count), self._warp(e)
-            left = Fragments(e, left_layout, self.depth, e.cast(left, kinds[0], i32), self.rows)
-            right = Fragments(e, right_layout, self.depth, e.cast(right, kinds[1], i32), self.columns)
-            left.start(row, lane, "left")
-            right.start(column, lane, "right")
-            for step in range(SWIZZLE_BYTES // STEP_BYTES):
-                x = [left.read(step, k) for k in range(self.warp_rows // 16)]
-                y = [half for k in range(self.warp_columns // 16) for half in _halves(right.read(step, k))]
-                for i, a in enumerate(x):
-                    for j in range(len(y))[:: 1 if i % 2 == 0 else -1]:
-                        own = slice(4 * (i * len(y) + j), 4 * (i * len(y) + j) + 4)
-                        sums[own] = self._mma(e, a, y[j], sums[own])
+            places = (e.cast(left_at, kinds[0], i32), row), (e.cast(right_at, kinds[1], i32), column)
+            a, b = (self._fragments(e, side, layout) for side, layout in (("left", left), ("right", right)))
+            for fragments, place in zip((a, b), places):
+                fragments.start(*place, lane)
+            for step in range(self.depth * dtype(self.dtype).itemsize // a.step_bytes):
+                x = [self._rounded(e, a.read(step, k)) for k in range(self.warp_rows // 16)]
+                y = [self._rounded(e, half) for k in range(self.warp_columns // 16) for half in halves(b.read(step, k))]
+                self._accumulate(e, x, y, sums)
             return e.pack(self._types(), sums)
 
         return emit
 
+    def _fragments(self, e: Emitter, side: str, layout: str) -> Fragments | PaddedFragments:
+        lanes = self.rows if side == "left" else self.columns
+        if layout == "padded":
+            return PaddedFragments(e, side, lanes, dtype(self.dtype))
+        return Fragments(e, side, layout, self.depth)
+
+    def _rounded(self, e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
+        """A fragment as the instruction takes it: float32 to TF32, to nearest."""
+        if self.dtype != "float32":
+            return words
+        return [e.asm(I32, "cvt.rna.tf32.f32 $0, $1;", "=r,r", [word]) for word in words]
+
+    def _accumulate(self, e: Emitter, x: list[list[ir.Value]], y: list[list[ir.Value]], sums: list[ir.Value]) -> None:
+        """Add the products of all fragments of a step; neighbours in time share one."""
+        for i, a in enumerate(x):
+            for j in range(len(y))[:: 1 if i % 2 == 0 else -1]:
+                own = slice(4 * (i * len(y) + j), 4 * (i * len(y) + j) + 4)
+                sums[own] = self._mma(e, a, y[j], sums[own])
+
     def _mma(self, e: Emitter, a: list[ir.Value], b: list[ir.Value], c: list[ir.Value]) -> list[ir.Value]:
-        text = f"mma.sync.aligned.{INSTRUCTIONS[self.dtype]} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, "
-        letter, result = ("f", F32) if self.kind.kind == "f" else ("r", I32)
-        constraints = ",".join([f"={letter}"] * 4 + ["r"] * 6 + [letter] * 4)
-        kind = ir.LiteralStructType([result] * 4)
-        return e.unpack(e.asm(kind, text + "{$10, $11, $12, $13};", constraints, [*a, *b, *c], effect=True), 4)
+        if self.dtype == "float64" and e.cc < (9, 0):
+            for k in range(4):
+                for half in range(2):
+                    own = slice(2 * half, 2 * half + 2)
+                    c[own] = _mma(e, "m8n8k4.row.col.f64.f64.f64.f64", [a[2 * k + half]], [b[k]], c[own])
+            return c
+        return _mma(e, INSTRUCTIONS[self.dtype], a, b, c)
 
     def add_sums(self) -> Callable:
         """`add_sums(to, sums, is_first)`: adds a thread's sums to those in shared memory; the first ones are stored."""
@@ -108,41 +126,12 @@ class MmaTile(MmaTileShape):
         return places
 
 
-class Fragments:
-    """Fragments of an operand tile: four matrices at a time, of 16 lanes and 32 bytes of K."""
-
-    def __init__(self, e: Emitter, layout: str, depth: int, at: ir.Value, lanes: int):
-        self.e, self.layout, self.depth, self.at, self.lanes = e, layout, depth, at, lanes
-
-    def start(self, first: ir.Value, lane: ir.Value, side: str) -> None:
-        """Find the address of a lane's row of its matrix, of the first fragment: of those from lane `first` on.
-
-        The four matrices of the left operand are ordered by lanes, then K; those of the right one by K, then lanes.
-        """
-        b = self.e.builder
-        near, far = b.and_(b.lshr(lane, I32(3)), I32(1)), b.lshr(lane, I32(4))
-        lane_half, k_half = (near, far) if side == "left" else (far, near)
-        if self.layout == "k":
-            line, chunk = b.add(first, b.add(b.shl(lane_half, I32(3)), b.and_(lane, I32(7)))), k_half
-            panel = I32(0)
-        else:
-            line = b.add(b.shl(k_half, I32(3)), b.and_(lane, I32(7)))
-            chunk = b.add(b.and_(b.lshr(first, I32(3)), I32(7)), lane_half)
-            panel = b.mul(b.lshr(first, I32(6)), I32(self.depth * SWIZZLE_BYTES))
-        swizzled = b.shl(b.xor(chunk, b.and_(line, I32(7))), I32(4))
-        self.place = b.add(b.add(self.at, panel), b.add(b.shl(line, I32(7)), swizzled))
-
-    def read(self, step: int, k: int) -> list[ir.Value]:
-        """The k-th fragment of a warp at a step."""
-        b = self.e.builder
-        if self.layout == "k":
-            place = b.add(b.xor(self.place, I32(STEP_BYTES * step)), I32(16 * k * SWIZZLE_BYTES))
-        else:
-            panel, within = divmod(16 * k, 64)
-            further = 16 * step * SWIZZLE_BYTES + panel * self.depth * SWIZZLE_BYTES
-            place = b.add(b.xor(self.place, I32(2 * within)), I32(further))
-        return matrices(self.e, place, self.layout == "mn")
-
-
-def _halves(words: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:
-    return words[:2], words[2:]
+def _mma(e: Emitter, form: str, a: list[ir.Value], b: list[ir.Value], c: list[ir.Value]) -> list[ir.Value]:
+    """mma.sync: the sums c plus the product of two fragments."""
+    number = iter(range(2 * len(c) + len(a) + len(b)))
+    lists = [", ".join(f"${next(number)}" for _ in part) for part in (c, a, b, c)]
+    text = f"mma.sync.aligned.{form} {', '.join(f'{{{one}}}' for one in lists)};"
+    letters = [LETTERS[v.type] for v in (*a, *b, *c)]
+    constraints = ",".join([f"={LETTERS[c[0].type]}"] * len(c) + letters)
+    kind = ir.LiteralStructType([v.type for v in c])
+    return e.unpack(e.asm(kind, text, constraints, [*a, *b, *c], effect=True), len(c))

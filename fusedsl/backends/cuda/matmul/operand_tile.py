@@ -54,14 +54,13 @@ class OperandTile(OperandTileShape):
             b, (lane, step) = e.builder, self._own(e)
             to, addresses, room, step_bytes, left = values
             target, left = e.cast(to, kinds[0], i32), b.sub(e.cast(left, kinds[4], i32), step)
-            target = b.add(target, self.offset(e, lane, step))
             pieces = zip(e.unpack(addresses, self.lane_pieces), e.unpack(room, self.lane_pieces))
             for k, (address, lanes) in enumerate(pieces):
                 there = b.trunc(lanes, I32)
                 for n in range(self.step_pieces):
                     further = b.mul(step_bytes, I64(n * self.step_stride)) if n else I64(0)
                     steps = b.sub(left, I32(n * self.step_stride))
-                    at = self._further(e, target, k * self.lane_stride, n * self.step_stride)
+                    at = self._further(e, target, (lane, step), k * self.lane_stride, n * self.step_stride)
                     need = self._inside(e, lane, step, k, n)
                     self._copy(e, at, b.add(address, further), self._valid(e, there, steps), need)
 
@@ -96,12 +95,10 @@ class OperandTile(OperandTileShape):
             values = iter(e.unpack(elements, self.lane_pieces * self.step_pieces))
             for k in range(self.lane_pieces):
                 for n in range(self.step_pieces):
-                    place = self.offset(
-                        e, b.add(lane, I32(k * self.lane_stride)), b.add(step, I32(n * self.step_stride))
-                    )
+                    place = self._further(e, target, (lane, step), k * self.lane_stride, n * self.step_stride)
                     need, value = self._inside(e, lane, step, k, n), next(values)
                     with nullcontext() if need is None else b.if_then(need):
-                        st_shared(e, dtype(self.dtype), 1, b.add(target, place), [value])
+                        st_shared(e, dtype(self.dtype), 1, place, [value])
 
         return emit
 
@@ -149,14 +146,14 @@ class OperandTile(OperandTileShape):
         within = b.and_(byte, I32(COPY_BYTES - 1))
         return b.add(b.add(b.shl(line, I32(7)), panel), b.add(place, within))
 
-    def _further(self, e: Emitter, at: ir.Value, lanes: int, steps: int) -> ir.Value:
-        """The address so many lanes and steps beyond a thread's first piece."""
-        b = e.builder
+    def _further(self, e: Emitter, at: ir.Value, own: tuple[ir.Value, ir.Value], lanes: int, steps: int) -> ir.Value:
+        """The address so many lanes and steps beyond a thread's first piece, in the tile at an address."""
+        b, (lane, step) = e.builder, own
         if self.layout == "padded":
-            return b.add(at, I32((steps * self.pitch + lanes) * self.itemsize))
+            return b.add(b.add(at, self.offset(e, lane, step)), I32((steps * self.pitch + lanes) * self.itemsize))
         lines, along = (lanes, steps) if self.layout == "k" else (steps, lanes)
-        assert lines % CHUNKS == 0 and along * self.itemsize % SWIZZLE_BYTES == 0
-        panel = along * self.itemsize // SWIZZLE_BYTES
-        return b.add(
-            at, I32(lines * SWIZZLE_BYTES + panel * SWIZZLE_BYTES * (self.lanes if self.layout == "k" else self.depth))
-        )
+        if lines % CHUNKS or along * self.itemsize % SWIZZLE_BYTES:
+            return b.add(at, self.offset(e, b.add(lane, I32(lanes)), b.add(step, I32(steps))))
+        height = self.lanes if self.layout == "k" else self.depth
+        panels = along * self.itemsize // SWIZZLE_BYTES
+        return b.add(b.add(at, self.offset(e, lane, step)), I32((lines + panels * height) * SWIZZLE_BYTES))

@@ -10,6 +10,7 @@ from ....ir.types import dtype
 COPY_BYTES = 16  # of the widest cp.async
 SWIZZLE_BYTES = 128  # of a swizzled line
 WARP = 32
+FRAGMENT_PADS = {4: 8, 8: 4}  # elements between padded lines by their size: 4 steps of 8 lanes are in different banks
 
 
 Major = Literal["k", "mn"]
