@@ -14,7 +14,7 @@ from ..ir.graph import Node, Type, node, walk
 from ..rewrite.scalar_builder import bound_axes, kept_axes, replace_nodes
 from .coordinates import Axis, ComputedIndex, Coordinate
 from .online.find_attention import AttentionPattern
-from .scalar_program import ArraySource, ScalarProgram, ScalarStore
+from .scalar_program import ArraySource, ScalarProgram, ScalarStore, temporary
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def share_equivalent(
                 continue
             root = next((r for r in roots if r.value is first), None)
             if root is None:
-                root = _stored(first, axes, len(program.temporaries) + len(roots))
+                root = temporary(first, axes, len(program.temporaries) + len(roots))
                 roots.append(root)
             loads[f] = _read(root, dict(zip(axes, forms.of(f).axes)))
     if not loads:
@@ -96,11 +96,6 @@ def share_equivalent(
     new = replace_nodes([r.value for r in (*roots, *program.stores)], loads)
     changed = tuple(replace(r, value=new[r.value]) for r in (*roots, *program.stores))
     return replace(program, stores=changed, temporaries=(*program.temporaries, *(r.type for r in roots)))
-
-
-def _stored(f: Node, axes: tuple[Axis, ...], index: int) -> ScalarStore:
-    shape = tuple(a.extent for a in axes)
-    return ScalarStore("temporary", index, shape, shape, axes, f, Type(f.type.dtype, shape))
 
 
 def _read(root: ScalarStore, names: dict[Axis, Axis]) -> Node:

@@ -15,8 +15,8 @@ from .contractions import matmul_factors
 from .coordinates import Axis, memory_order
 from .cost_model import ATTOSECOND, Computation, Prices, computed_nodes, cost, count_of, plus, times
 from .fusion_group import Decision, FusionGroup, Partition, in_launch_order, load_of
-from .recompute_or_store import temporary
 from .roofline import LATENCY, LAUNCH
+from .scalar_program import temporary
 
 KERNEL_OVERHEAD = round((LAUNCH + LATENCY) / ATTOSECOND)  # attoseconds of a kernel without its work
 FILLING = 4  # blocks per multiprocessor that hide latency

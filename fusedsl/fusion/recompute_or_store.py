@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ..ir.dims import Dim, expression
-from ..ir.graph import Node, Type
+from ..ir.graph import Node
 from ..rewrite.scalar_builder import free_axes
 from .both_axis_reductions import BOUND
-from .coordinates import Axis, memory_order
+from .coordinates import memory_order
 from .cost_model import Prices, computed_nodes, cost, plus
 from .fusion_group import Decision, FusionGroup, Partition, depends_on, in_launch_order, load_of
-from .scalar_program import ScalarStore
+from .scalar_program import ScalarStore, temporary
 
 EXPENSIVE = 32  # instructions per element; below, a load and a store take longer on every GPU
 
@@ -94,9 +94,3 @@ def _store_of(groups: list[FusionGroup], shared: SharedValue, index: int) -> Sca
 
 
 # -- temporaries of elements
-
-
-def temporary(value: Node, axes: tuple[Axis, ...], index: int) -> ScalarStore:
-    """Store of a value to a temporary along these axes."""
-    shape = tuple(a.extent for a in axes)
-    return ScalarStore("temporary", index, shape, shape, axes, value, Type(value.type.dtype, shape))

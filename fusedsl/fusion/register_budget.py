@@ -10,8 +10,7 @@ from .both_axis_reductions import BOUND
 from .coordinates import memory_order
 from .cost_model import Prices
 from .fusion_group import Decision, FusionGroup, Partition, in_launch_order, load_of
-from .recompute_or_store import temporary
-from .scalar_program import ScalarStore
+from .scalar_program import ScalarStore, temporary
 
 FEWEST = 24  # registers; below, splitting costs more than spilling
 

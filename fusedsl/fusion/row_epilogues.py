@@ -8,7 +8,7 @@ from ..ir.ops import OPS
 from ..rewrite.scalar_builder import free_axes
 from .cost_model import computed_nodes
 from .fusion_group import FusionGroup, Partition, in_launch_order, load_of
-from .recompute_or_store import temporary
+from .scalar_program import temporary
 
 PLAIN = ("const", "scalar", "size")  # available in every kernel
 

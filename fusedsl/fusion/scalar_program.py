@@ -82,3 +82,9 @@ class ScalarProgram:
     def written(self) -> frozenset[int]:
         """Indices of the temporaries that the program stores; all others are complete before it runs."""
         return frozenset(r.index for r in self.stores if r.kind == "temporary")
+
+
+def temporary(value: Node, axes: tuple[Axis, ...], index: int) -> ScalarStore:
+    """Store of a value to a temporary along these axes."""
+    shape = tuple(a.extent for a in axes)
+    return ScalarStore("temporary", index, shape, shape, axes, value, Type(value.type.dtype, shape))

@@ -15,8 +15,7 @@ from .cost_model import computed_nodes, count_of
 from .fusion_group import Decision, FusionGroup, Partition, in_launch_order, load_of
 from .graph_products import exceeds_small
 from .messages import describe_fold
-from .recompute_or_store import temporary
-from .scalar_program import ScalarStore
+from .scalar_program import ScalarStore, temporary
 
 Fits = Callable[[Dim, int], bool]
 APART = "a kernel of its own computes the matrix product, so that a library can"

@@ -139,6 +139,11 @@ class Phase:
         return (self.element, *(step.element for step in self.scans))
 
     @property
+    def scan_uses(self) -> tuple[ScanUse, ...]:
+        """The scans of all steps, in order."""
+        return tuple(use for step in self.scans for use in step.scans)
+
+    @property
     def results(self) -> tuple[Value, ...]:
         """Element values that the bodies and the scans define."""
         values = [*self.element.results]
@@ -152,7 +157,7 @@ class Phase:
         """Element values that the bodies read and do not define."""
         defined = {value.name for value in self.results} - {value.name for value in self.element.args}
         values = [v for body in self.bodies for v in body.args if v.name not in defined]
-        values += [v for step in self.scans for use in step.scans for v in use.inputs if v.name not in defined]
+        values += [v for use in self.scan_uses for v in use.inputs if v.name not in defined]
         values += [self.sort.key] if self.sort and self.sort.key.name not in defined else []
         return tuple(dict.fromkeys(values))
 
@@ -166,7 +171,7 @@ class Phase:
     @property
     def names_read_inside(self) -> set[str]:
         """Names that instructions of elements, scans, column reductions and the sort read: all but folds and stores."""
-        uses = [*self.column_reductions, *(use for step in self.scans for use in step.scans)]
+        uses = [*self.column_reductions, *self.scan_uses]
         names = {value.name for use in uses for value in use.inputs} | ({self.sort.key.name} if self.sort else set())
         return names.union(*(i.names for body in self.bodies for i in body.instructions))
 

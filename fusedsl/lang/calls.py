@@ -221,7 +221,7 @@ def _pack_variadic(node: CallExpr, parameters: tuple[ParameterSpec, ...]) -> tup
     named = [a for a in node.arguments if a.keyword is not None]
     values = tuple(a.value for a in positional[variadic:])
     span = (values[0].span[0], values[-1].span[1]) if values else (node.close, node.close)
-    listed = CallArgument(span, None, None, Sequence(span, "list", values))
+    listed = CallArgument(span, None, Sequence(span, "list", values))
     return (*positional[:variadic], *([listed] if len(positional) >= variadic else []), *named)
 
 

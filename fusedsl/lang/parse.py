@@ -317,7 +317,7 @@ def _arguments(elements, function: str = "") -> tuple[CallArgument, ...]:
             if seen:
                 message = "a positional argument may not follow a keyword"
                 raise _fault(message, "argument", part.span, help="put it first, or name it too")
-            arguments.append(CallArgument(part.span, None, None, _inner(part)))
+            arguments.append(CallArgument(part.span, None, _inner(part)))
             continue
         name = part.name
         named = NAMED_NUMBERS if function == "attention" else ("nan",)  # its arrays; nan_to_num(x, nan=0) is NumPy's
@@ -326,7 +326,7 @@ def _arguments(elements, function: str = "") -> tuple[CallArgument, ...]:
         if name.value in seen:
             raise _fault(f"{name.value} is given twice", "argument", name.span, help="keep one")
         seen.add(name.value)
-        arguments.append(CallArgument(part.span, name.value, name.span, part.value))
+        arguments.append(CallArgument(part.span, name.value, part.value))
     return tuple(arguments)
 
 

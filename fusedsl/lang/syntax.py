@@ -115,7 +115,6 @@ class CallArgument:
 
     span: Span
     keyword: str | None
-    keyword_span: Span | None
     value: Expr
 
 

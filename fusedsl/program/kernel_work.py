@@ -70,12 +70,7 @@ def instruction_totals(kernel: KernelIR, bound: BoundKernel) -> tuple[float, flo
         for part in phase.passes:
             for body in part.bodies:
                 add_counts(totals, replace(body, instructions=varying(body.instructions, fixed)), elements)
-            uses = [
-                *part.folds,
-                *part.column_reductions,
-                *(use for step in part.scans for use in step.scans for _ in range(2)),
-            ]
-            for use in uses:
+            for use in (*part.folds, *part.column_reductions, *part.scan_uses, *part.scan_uses):
                 add_counts(totals, use.combine, elements)
     return totals[0], totals[1], totals[2]
 

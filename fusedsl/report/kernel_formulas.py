@@ -44,7 +44,7 @@ def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]
         members += [
             f"{names.fold(f.accumulators[0].name, f.name)}{along} of {formulas.text(f.inputs[0].name)}" for f in folds
         ]
-    for use in (use for step in phase.scans for use in step.scans):
+    for use in phase.scan_uses:
         members.append(
             f"{names.fold(use.accumulators[0].name, f'cum{use.name}')} of {formulas.text(use.inputs[0].name)}"
         )
@@ -162,7 +162,7 @@ class _Names:
             for f in (*phase.folds, *phase.column_reductions):
                 if len(f.accumulators) == 1:
                     self._name(f.accumulators[0].name, f.name)
-            for use in (use for step in phase.scans for use in step.scans):
+            for use in phase.scan_uses:
                 self._name(use.accumulators[0].name, f"cum{use.name}")
 
     def _follow(self, tile: Value, state: Value) -> None:

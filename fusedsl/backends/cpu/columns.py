@@ -67,7 +67,7 @@ class StripEmitter:
         """The maximum number of rows of a strip."""
         if self.roles.scratch_values:
             return MIN_STRIP
-        uses = [(*phase.folds, *scan.uses(phase)) for phase in self.kernel.phases]
+        uses = [(*phase.folds, *phase.scan_uses) for phase in self.kernel.phases]
         size = max(sum(v.dtype.itemsize for use in some for v in use.accumulators) for some in uses)
         return max(MIN_STRIP, STATE_BYTES // max(size, 1) // STRIP_MULTIPLE * STRIP_MULTIPLE)
 
@@ -245,7 +245,7 @@ class StripEmitter:
 
     def scanned(self, p: int) -> list[str]:
         """Push the aggregate of a block to the tree; the tree's total is the prefix of the next block."""
-        scans = scan.uses(self.kernel.phases[p])
+        scans = self.kernel.phases[p].scan_uses
         if not scans:
             return []
         starts = self.lanes(scan.init_strip_block(self.kernel.phases[p]))

@@ -25,8 +25,6 @@ SCAN_STEP = 1.5e-9  # seconds per element of a scan
 SORT_STEP = 1.1e-8  # seconds per element and level of a merge sort
 TOP_K_STEP = 2e-9  # seconds per element of a top-k
 
-Amount = tuple[float, float]  # instructions times bytes of their type, calls
-
 
 def seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     """The time of a launch on one thread."""
@@ -57,7 +55,7 @@ def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     for phase in kernel.phases:
         bodies = [*phase.bodies, *(use.combine for use in (*phase.folds, *phase.column_reductions))]
         total += elements * _body_seconds(bodies, width) + rows * _body_seconds([phase.row] if phase.row else [], width)
-        total += elements * SCAN_STEP * sum(len(step.scans) for step in phase.scans)
+        total += elements * SCAN_STEP * len(phase.scan_uses)
     return total + elements * _sort_seconds(kernel, prod(extents[kernel.row_axes :]))
 
 

@@ -142,7 +142,7 @@ def elements(roles: ValueRoles, p: int) -> list[str]:
     block = [f"start = block * {LANES}", f"within = smaller({LANES}, count - start)", *scan.init_block(phase)]
     if phase.scans and scan.in_log_steps(phase):
         block += scan.reset_log_steps(phase)
-        store = [line for use in scan.uses(phase) for line in scan.to_log_steps(use)]
+        store = [line for use in phase.scan_uses for line in scan.to_log_steps(use)]
         block += counted_loop([f"j = {column}", *inputs(roles, p, "j"), *store], "lane", "0", "within")
         inner = [f"j = {column}", *element(roles, p, "j", scan.from_log_steps)]
         block += [*scan.log_steps(phase), *counted_loop([*inner, *folding], "lane", "0", "within")]

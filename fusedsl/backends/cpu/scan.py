@@ -9,14 +9,9 @@ from . import reduce
 from .roles import ScratchArray, is_extremum
 
 
-def uses(phase: Phase) -> tuple[ScanUse, ...]:
-    """The scans of a phase."""
-    return tuple(use for step in phase.scans for use in step.scans)
-
-
 def is_reverse(phase: Phase) -> bool:
     """True if the phase runs from the end of the row: either all its scans are reverse or none is."""
-    return any(use.reverse for use in uses(phase))
+    return any(use.reverse for use in phase.scan_uses)
 
 
 def directed_loop(phase: Phase, name: str, first: str, last: str, inner: Sequence[str]) -> list[str]:
@@ -29,23 +24,23 @@ def directed_loop(phase: Phase, name: str, first: str, last: str, inner: Sequenc
 
 def init_row(phase: Phase) -> list[str]:
     """Reset the prefix of the row."""
-    return [line for use in uses(phase) for line in reduce.identity(use, "before")]
+    return [line for use in phase.scan_uses for line in reduce.identity(use, "before")]
 
 
 def init_short_row(phase: Phase) -> list[str]:
     """Reset the prefix of a row that is one block."""
-    return [line for use in uses(phase) for part in ("base", "block") for line in reduce.identity(use, part)]
+    return [line for use in phase.scan_uses for part in ("base", "block") for line in reduce.identity(use, part)]
 
 
 def init_segment(phase: Phase) -> list[str]:
     """Reset the prefix of a segment."""
-    return [line for use in uses(phase) for line in reduce.identity(use, "segment")]
+    return [line for use in phase.scan_uses for line in reduce.identity(use, "segment")]
 
 
 def init_block(phase: Phase) -> list[str]:
     """The exclusive prefix of a block: earlier segments merged with earlier blocks of its segment."""
     lines = []
-    for use in uses(phase):
+    for use in phase.scan_uses:
         sides = reduce.part_names(use, "before"), reduce.part_names(use, "segment")
         lines += [*reduce.merge(use, *sides, reduce.part_names(use, "base")), *reduce.identity(use, "block")]
     return lines
@@ -53,12 +48,12 @@ def init_block(phase: Phase) -> list[str]:
 
 def finish_block(phase: Phase) -> list[str]:
     """Merge the aggregate of a block into its segment's."""
-    return [line for use in uses(phase) for line in reduce.merge_parts(use, "segment", "block")]
+    return [line for use in phase.scan_uses for line in reduce.merge_parts(use, "segment", "block")]
 
 
 def finish_segment(phase: Phase, number: str) -> list[str]:
     """Push the aggregate of a segment to the tree; the tree's total is the prefix of the next segment."""
-    scans = uses(phase)
+    scans = phase.scan_uses
     if not scans:
         return []
     return [*reduce.push_to_tree(scans, number, "segment"), *reduce.reduce_tree(scans, f"{number} + 1", "before")]
@@ -70,7 +65,7 @@ def in_log_steps(phase: Phase) -> bool:
     These merges are exact, so that the order does not matter.
     measured: float64 rows of 1000, with a division and a maximum: 0.3 of the time of a serial scan (Zen 5, 2026-11).
     """
-    return len(phase.scans) == 1 and not phase.element.instructions and all(map(is_extremum, uses(phase)))
+    return len(phase.scans) == 1 and not phase.element.instructions and all(map(is_extremum, phase.scan_uses))
 
 
 def log_steps(phase: Phase) -> list[str]:
@@ -81,7 +76,7 @@ def log_steps(phase: Phase) -> list[str]:
     steps = [1 << k for k in range(reduce.LANES.bit_length() - 1)]
     assert len(steps) % 2 == 0  # the result is in the first buffer again
     lines: list[str] = []
-    for use in uses(phase):
+    for use in phase.scan_uses:
         source, target = "scan", "scanned"
         for apart in steps:
             at = (f"lane + {reduce.LANES - apart}", f"lane + {reduce.LANES}")
@@ -97,14 +92,14 @@ def log_steps(phase: Phase) -> list[str]:
 
 def init_log_steps(phase: Phase) -> list[str]:
     """Fill the padding of both buffers with identities."""
-    pairs = [(use, kind) for use in uses(phase) for kind in ("scan", "scanned")]
+    pairs = [(use, kind) for use in phase.scan_uses for kind in ("scan", "scanned")]
     return _all_lanes([x for use, kind in pairs for x in reduce.put_state(use, kind, "lane", list(use.identity))])
 
 
 def reset_log_steps(phase: Phase) -> list[str]:
     """Reset the elements of a block, for blocks with fewer than LANES elements."""
     at = f"lane + {reduce.LANES}"
-    return _all_lanes([x for use in uses(phase) for x in reduce.put_state(use, "scan", at, list(use.identity))])
+    return _all_lanes([x for use in phase.scan_uses for x in reduce.put_state(use, "scan", at, list(use.identity))])
 
 
 def to_log_steps(use: ScanUse) -> list[str]:
@@ -124,9 +119,9 @@ def _all_lanes(inner: Sequence[str]) -> list[str]:
 
 def arrays(phase: Phase) -> list[ScratchArray]:
     """The trees of a row's scans, and the buffers of log-step scans."""
-    scratch = reduce.state_arrays(uses(phase), "tree", str(reduce.LEVELS))
+    scratch = reduce.state_arrays(phase.scan_uses, "tree", str(reduce.LEVELS))
     for kind in ("scan", "scanned") if phase.scans and in_log_steps(phase) else ():
-        scratch += reduce.state_arrays(uses(phase), kind, str(2 * reduce.LANES))
+        scratch += reduce.state_arrays(phase.scan_uses, kind, str(2 * reduce.LANES))
     return scratch
 
 
@@ -159,7 +154,7 @@ def init_strip(phase: Phase) -> list[str]:
     parts = ("before", "part")
     return [
         line
-        for use in uses(phase)
+        for use in phase.scan_uses
         for part in parts
         for line in reduce.put_state(use, part, "lane", list(use.identity))
     ]
@@ -167,10 +162,10 @@ def init_strip(phase: Phase) -> list[str]:
 
 def init_strip_block(phase: Phase) -> list[str]:
     """Reset the block prefixes of the rows of a strip."""
-    return [line for use in uses(phase) for line in reduce.put_state(use, "part", "lane", list(use.identity))]
+    return [line for use in phase.scan_uses for line in reduce.put_state(use, "part", "lane", list(use.identity))]
 
 
 def strip_arrays(phase: Phase, count: str, levels: str) -> list[ScratchArray]:
     """The scratch arrays of a strip's scans."""
-    scratch = [array for part in ("before", "part") for array in reduce.state_arrays(uses(phase), part, count)]
-    return scratch + reduce.state_arrays(uses(phase), "tree", f"{count} * {levels}")
+    scratch = [array for part in ("before", "part") for array in reduce.state_arrays(phase.scan_uses, part, count)]
+    return scratch + reduce.state_arrays(phase.scan_uses, "tree", f"{count} * {levels}")

@@ -36,7 +36,7 @@ class _ShortRowsEmitter:
         for phase in kernel.phases:
             for body in phase.bodies:
                 self.column_names |= body.targets
-            self.column_names |= {v.name for use in scan.uses(phase) for v in use.accumulators}
+            self.column_names |= {v.name for use in phase.scan_uses for v in use.accumulators}
         self.column_names |= {p.value.name for p in kernel.positions if p.axis in self.column_axes}
 
     # -- operands

@@ -70,7 +70,7 @@ def _negative(x: Range) -> Range:
     return -x[1], -x[0]
 
 
-def _multiply(x: Range, y: Range) -> Range:
+def multiply_ranges(x: Range, y: Range) -> Range:
     products = [a * b for a in x for b in y]
     return min(products), max(products)
 
@@ -94,7 +94,7 @@ def _either(c: Range, x: Range, y: Range) -> Range:
 RULES: dict[str, Callable[..., Range | None]] = {
     "add": _add,
     "subtract": lambda x, y: _add(x, _negative(y)),
-    "multiply": _multiply,
+    "multiply": multiply_ranges,
     "negative": _negative,
     "absolute": _absolute,
     "minimum": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),

@@ -55,7 +55,7 @@ def _ends(kernel: KernelIR, phase: Phase, name: str, operations: set[str]) -> se
     parts, names, ends = [part for other in kernel.phases for part in other.passes], {name}, set()
     first = next(k for k, part in enumerate(parts) if part is phase)
     for part in parts[first:]:
-        other = [value for step in part.scans for use in step.scans for value in use.inputs]
+        other = [value for use in part.scan_uses for value in use.inputs]
         other += [value for use in part.column_reductions for value in use.inputs] + (
             [part.sort.key] if part.sort else []
         )

@@ -10,6 +10,7 @@ from typing import cast
 from ....ir.types import INT64
 from ....kernel_ir.instruction import Constant, Instruction, Operand
 from ....kernel_ir.memory_access import LONGEST
+from ....rewrite.intervals.integer_ranges import multiply_ranges
 
 Range = tuple[int, int]
 PLACES: Range = (0, LONGEST + (1 << 19))  # of positions on axes, a last tile's beyond them too, and of their extents
@@ -38,9 +39,9 @@ def _short(i: Instruction, operands: list[Range]) -> tuple[tuple[int, ...], Rang
         case "subtract", [x, y]:
             return _exact((x[0] - y[1], x[1] - y[0]))
         case "multiply", [x, y]:
-            return _exact(_product(x, y))
+            return _exact(multiply_ranges(x, y))
         case "fma", [x, y, z]:
-            product = _product(x, y)
+            product = multiply_ranges(x, y)
             return _exact((product[0] + z[0], product[1] + z[1]))
         case "remainder" | "floor_divide", [x, (by, most)] if by == most:
             return _divided(i.op, x, by)
@@ -51,11 +52,6 @@ def _short(i: Instruction, operands: list[Range]) -> tuple[tuple[int, ...], Rang
 
 def _exact(range_: Range) -> tuple[tuple[int, ...], Range] | None:
     return ((), range_) if _fits(range_) else None
-
-
-def _product(x: Range, y: Range) -> Range:
-    products = [a * b for a in x for b in y]
-    return min(products), max(products)
 
 
 def _divided(op: str, held: Range, divisor: int) -> tuple[tuple[int, ...], Range] | None:

@@ -16,11 +16,6 @@ from .scan_schedule import HEADER, max_misalignment, tile_state_bytes
 THREAD_GROUP = Named("thread_group")
 
 
-def scans_of(phase: Phase) -> tuple[ScanUse, ...]:
-    """The scans of a phase, in order."""
-    return tuple(use for step in phase.scans for use in step.scans)
-
-
 def name_of(use: ScanUse) -> str:
     """What the functions of a scan are called after."""
     return use.accumulators[0].name
@@ -40,11 +35,11 @@ class RowScans:
     row: str
 
     def backwards(self, phase: Phase) -> bool:
-        return any(use.reverse for use in scans_of(phase))
+        return any(use.reverse for use in phase.scan_uses)
 
     def begin(self, phase: Phase) -> None:
         """The states before the first tile of a loop."""
-        for use in scans_of(phase):
+        for use in phase.scan_uses:
             _, initial = self._define(use)
             self.src.assign(carried_state(use), initial())
 
@@ -88,7 +83,7 @@ class RowScans:
         src.unpack(use, scan(*src.lifted(use), "column", "columns", *where))
 
     def _all_scans(self) -> list[ScanUse]:
-        return [use for phase in self.src.kernel.phases for use in scans_of(phase)]
+        return [use for phase in self.src.kernel.phases for use in phase.scan_uses]
 
     def _row_number(self) -> str:
         return f"int32({self.row})"

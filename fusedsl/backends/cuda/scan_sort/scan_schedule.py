@@ -82,7 +82,7 @@ def _registers(kernel: KernelIR, elements: int) -> int:
     """A thread's, by estimate: its addresses, the bodies' values, and tiles: scanned, and read, twice (the next)."""
     width = row_width(kernel)
     read = [kernel.operands[x.operand].dtype for x in kernel.element_loads]
-    scanned = [v.dtype for p in kernel.phases for step in p.scans for use in step.scans for v in use.accumulators]
+    scanned = [v.dtype for p in kernel.phases for use in p.scan_uses for v in use.accumulators]
     tiles = register_count(scanned) + 2 * register_count(read, packed=width > 1)
     return round(ADDRESSING + tiles * elements) + most_registers_with_arguments(kernel.phases)
 
@@ -105,7 +105,7 @@ def _linked(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
     alone = not others and not phase.folds and not phase.row and not phase.row_stores
     if not alone or rows >= FEW_ROWS * hardware.multiprocessors or columns <= LONGEST:
         return None
-    wide = any(v.dtype.bits == 64 for step in phase.scans for use in step.scans for v in use.accumulators)
+    wide = any(v.dtype.bits == 64 for use in phase.scan_uses for v in use.accumulators)
     # 64-bit states take temporaries of two registers; split vectors and lone elements are masked one by one
     masked = row_width(kernel) == 1 or max_misalignment(kernel, row_width(kernel))
     elements, room = 1, LINK_WORDS // (2 if wide or masked else 1)
@@ -123,7 +123,7 @@ def _alive(kernel: KernelIR, phase: Phase) -> float:
     """Registers of an element while it is scanned: what is read before that, or its states and what is read after."""
     kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.loads}
     loaded = [kinds[x.value.name] for x in kernel.element_loads]
-    states = [v.dtype for step in phase.scans for use in step.scans for v in use.accumulators]
+    states = [v.dtype for use in phase.scan_uses for v in use.accumulators]
     later = {v.name for step in phase.scans for v in step.element.args}
     kept = [kinds[x.value.name] for x in kernel.element_loads if x.value.name in later]
     return max(register_count(loaded), register_count([*states, *kept]))
@@ -147,7 +147,7 @@ def _tiles(
 
 def lookback_bytes(kernel: KernelIR, rows: int, tiles: int) -> list[int]:
     """Bytes of each scan's slots: one for every tile, and two for every group of 32."""
-    uses = [use for phase in kernel.phases for step in phase.scans for use in step.scans]
+    uses = [use for phase in kernel.phases for use in phase.scan_uses]
     slots = rows * (tiles + 2 * -(-tiles // WARP))
     return [slots * tile_state_bytes(use.accumulators[0].dtype.bits) for use in uses]
 
