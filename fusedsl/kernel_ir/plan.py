@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
@@ -153,10 +154,15 @@ CLASSES = {
     )
 }
 
+PLAIN = frozenset((str, int, float, bool, type(None)))  # what JSON has itself
+
 
 def plan_to_json(x: Any) -> Any:
     """JSON of a plan or a part: {"is": class, field: ...}, lists, {"dtype": name}, {"dim": extent}, {"bytes": …},
     {"instruction": [...]}."""
+    kind: type = type(x)
+    if kind in PLAIN:
+        return x
     if isinstance(x, DType):
         return {"dtype": x.name}
     if isinstance(x, Instruction):
@@ -171,10 +177,14 @@ def plan_to_json(x: Any) -> Any:
         return {"dim": to_json(x)}
     if isinstance(x, tuple):
         return [plan_to_json(part) for part in x]
-    if dataclasses.is_dataclass(x):
-        named = {f.name: plan_to_json(getattr(x, f.name)) for f in dataclasses.fields(x)}
-        return {"is": type(x).__name__} | named
-    return x
+    names = _fields(kind)
+    return x if names is None else {"is": kind.__name__, **{name: plan_to_json(getattr(x, name)) for name in names}}
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...] | None:
+    """The names of a dataclass's fields; None for another class."""
+    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 def plan_from_json(data: Any) -> Any:
