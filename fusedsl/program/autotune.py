@@ -118,7 +118,8 @@ class _Tuning:
         first = prepare(plans, facts, None)
         self.stream = first.call.stream()
         self.allocators = first.call.allocators
-        launched = [(plan, bound) for plan, bound in first.arrays.call.kernels if not bound.empty]
+        call = first.arrays.call
+        launched = [one for one in call.kernels if not one[1].empty and not call.is_by_library([one])]
         self.extents = {plan.name: bound.extents for plan, bound in launched}
         chosen = [(plan, *scheduled_cuda(bound, self.hardware, False)) for plan, bound in launched]
         self.missing = [scheduled for scheduled in chosen if tuning_result(*scheduled, self.hardware) is None]

@@ -20,6 +20,7 @@ from ..runtime.bind_shapes import BoundKernel
 from .attention_work import attention_work, multiply_adds, score_instructions
 from .instruction_counts import add_counts, matmul_instructions
 from .kernel_launch import KernelLaunch
+from .matmul_work import matmul_products
 
 
 def kernel_work(
@@ -33,6 +34,8 @@ def kernel_work(
     kernel, blocks, threads = launch.kernel, launch.config.blocks, launch.config.threads
     if isinstance(kernel, AttentionKernel):
         return attention_work(launch, hardware, sum(size for size, _ in reads), written, numbers)
+    if (products := matmul_products(launch, hardware)) is not None:
+        return Work(sum(size for size, _ in reads), written, 0, products=products)
     issued, special, double = instruction_totals(kernel, launch.bound)
     issued += _sort_instructions(launch)
     once = sum(size // passes for size, passes in reads)

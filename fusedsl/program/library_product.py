@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ..config import Options
+from ..fusion.roofline import LATENCY, LAUNCH, READ_SHARE
+from ..hardware import Hardware
 from ..kernel_ir.gemm import Factor, Gemm, gemm
 from ..runtime.bind_shapes import BoundKernel
 from ..runtime.blas_launch import numpy_has_blas
+from ..runtime.cublas import cublas_of
+from ..runtime.cublas_launch import gemm_calls
 
 ARRAYS: tuple[Factor, ...] = ("left", "right", "out")
 CPU_DTYPES = ("float32", "float64")
+CUDA_DTYPES = {  # of factors: those of results
+    "float16": ("float16", "float32"),
+    "bfloat16": ("bfloat16", "float32"),
+    "float32": ("float32",),
+    "float64": ("float64",),
+}
+TENSOR_CORE_FP64 = ((8, 0), (9, 0))  # compute capabilities whose tensor cores have the rate of twice the float64 units
+LIBRARY_SHARE = 0.78  # of the peak rate of multiply-adds that cuBLAS reaches
+TILE, SPLIT = 128, 512  # rows and columns of a tile of cuBLAS, and terms from which on it splits few tiles
+# measured: H100, 4096³: bfloat16 176 µs, float32 2,640
+ALIKE = 1.05  # of the library's time: a kernel of ours that takes no longer is taken
 LANES = 16  # columns that our own kernel computes at a time, however few there are
 LEAST = 1 << 15  # multiply-adds of our own kernel from which on BLAS takes less time, the call included
 # measured: two cores of an EPYC 9004, NumPy 2.4, one thread: 32³ of float32 takes 3.0 µs either way, 16³ 2.2 and 2.5,
@@ -22,23 +38,33 @@ class LibraryProduct:
     """A kernel that a library computes: its GEMM, the library, and the reason."""
 
     gemm: Gemm
-    library: str  # "numpy"
+    library: str  # "numpy", "torch" or "cupy"
     reason: str
+    tf32: bool = False
 
     @property
     def name(self) -> str:
         """The library in words."""
-        return "BLAS of NumPy"
+        return {"numpy": "BLAS of NumPy", "torch": "cuBLAS through torch", "cupy": "cuBLAS through CuPy"}[self.library]
 
     def source(self, left: str, right: str, out: str) -> str:
         """The call by which it is computed, for arrays of these names."""
-        return f"numpy.matmul({left}, {right}, out={out})"
+        if self.library == "numpy":
+            return f"numpy.matmul({left}, {right}, out={out})"
+        sides = f"m={self.gemm.rows.extent}, n={self.gemm.columns.extent}, k={self.gemm.terms.extent}"
+        compute = "64F" if self.gemm.accumulator.name == "float64" else "32F_FAST_TF32" if self.tf32 else "32F"
+        function = "cublasGemmStridedBatchedEx" if self.gemm.batch else "cublasGemmEx"
+        batch = f", batch={self.gemm.batch_count}" if self.gemm.batch else ""
+        return f"{function}({left}, {right}, out={out}, {sides}{batch}, compute=CUBLAS_COMPUTE_{compute})"
 
 
-def library_product(bound: BoundKernel, library: str | None, options: Options) -> LibraryProduct | str:
+def library_product(
+    bound: BoundKernel, library: str | None, options: Options, hardware: Hardware | None = None, own: float = math.inf
+) -> LibraryProduct | str:
     """The library product of a kernel at the extents of a call; if it stays ours, the reason.
 
-    `library` is that of the call's arrays, None if it is not to be used.
+    `library` is that of the call's arrays, None if it is not to be used. `hardware` is the GPU (None: the CPU), and
+    `own` are the predicted seconds of our own kernel there.
     """
     if library is None:
         return "there is no library for these arrays"
@@ -53,13 +79,15 @@ def library_product(bound: BoundKernel, library: str | None, options: Options) -
         return "BLAS takes no array without contiguous lines"
     if any(min(axis.left, axis.right, axis.out) < 0 for axis in product.batch):
         return "BLAS takes no array that is read backwards"
-    return _by_blas(product, options)
+    if hardware is None:
+        return _by_blas(product, options)
+    return _by_cublas(product, library, options, hardware, own)
 
 
 def library_of(library: str, on_device: bool) -> str | None:
     """The library that may compute products of arrays of `library`; None if there is none."""
     if on_device:
-        return None
+        return library if cublas_of(library) is not None else None
     return "numpy" if numpy_has_blas() else None
 
 
@@ -72,3 +100,44 @@ def _by_blas(product: Gemm, options: Options) -> LibraryProduct | str:
     if options.matmul != "library" and computed < LEAST:
         return "so small a product takes less time in a kernel of its own"
     return LibraryProduct(product, "numpy", "it is nothing but a product of two arrays")
+
+
+def _by_cublas(product: Gemm, library: str, options: Options, hardware: Hardware, own: float) -> LibraryProduct | str:
+    """The product by cuBLAS."""
+    accumulator = "float64" if product.factor_dtype.name == "float64" else "float32"
+    results = CUDA_DTYPES.get(product.factor_dtype.name, ())
+    if product.out_dtype.name not in results or product.accumulator.name != accumulator:
+        return "cuBLAS has no product of these dtypes"
+    calls = gemm_calls(product)
+    if isinstance(calls, str):
+        return calls
+    tf32 = options.matmul == "tf32" and product.factor_dtype.name == "float32"
+    if options.matmul == "exact":
+        return 'on CUDA a library computes products under matmul="library"'
+    if options.matmul == "3xtf32" and product.factor_dtype.name == "float32":
+        return "cuBLAS has no products of three TF32 parts"
+    taken = library_seconds(product, hardware, tf32) + (len(calls.offsets) - 1) * LAUNCH
+    if options.matmul != "library" and own <= ALIKE * taken:
+        return "our own kernel takes no longer, by the time model"
+    return LibraryProduct(product, library, "it is nothing but a product of two arrays", tf32)
+
+
+def library_seconds(product: Gemm, hardware: Hardware, tf32: bool = False) -> float:
+    """The predicted seconds of a product by cuBLAS."""
+    m, n, k = product.rows.extent, product.columns.extent, product.terms.extent
+    factors = (m * k + k * n) * product.factor_dtype.itemsize
+    moved = product.batch_count * (factors + m * n * product.out_dtype.itemsize)
+    tiles = product.batch_count * -(-m // TILE) * -(-n // TILE) * max(1, k // SPLIT)
+    used = min(1.0, tiles / hardware.multiprocessors)
+    rate = hardware.rate(_multiply_adds(product, hardware, tf32)) * LIBRARY_SHARE * used
+    busy = product.batch_count * product.multiply_adds / rate
+    return LAUNCH + LATENCY + max(busy, moved / (READ_SHARE * hardware.bandwidth))
+
+
+def _multiply_adds(product: Gemm, hardware: Hardware, tf32: bool) -> float:
+    """Multiply-adds a clock and SM of the units that cuBLAS computes a product on."""
+    if product.factor_dtype.bits == 16:
+        return hardware.tensor
+    if product.factor_dtype.bits == 64:
+        return hardware.fp64 * (2 if hardware.cc in TENSOR_CORE_FP64 else 1)
+    return hardware.tensor / 2 if tf32 and hardware.cc >= (8, 0) else hardware.fp32

@@ -7,13 +7,25 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..kernel_ir.plan import KernelPlan
 from ..runtime import array_copies
 from ..runtime.arrays import CPU, Facts
+from ..runtime.bind_shapes import BoundKernel
 from ..runtime.compile import during_capture
+from ..runtime.cublas import cublas_of
+from ..runtime.cublas_launch import CublasLaunch
 from ..runtime.cuda_streams import stream_reader
 from ..runtime.driver import driver
 from ..runtime.launch import HostLaunchRecord, LaunchRecord
-from ..runtime.launch_records import PayloadLayout, blas_launch, combo_launch, cpu_launch, cuda_launch, workspace_size
+from ..runtime.launch_records import (
+    PayloadLayout,
+    blas_launch,
+    combo_launch,
+    cpu_launch,
+    cuda_launch,
+    factor_layout,
+    workspace_size,
+)
 from ..runtime.outputs import mark_written
 from ..runtime.prepared_call import PreparedCall
 from .call_arrays import CallArrays, call_arrays, call_memory, require_memory
@@ -110,8 +122,25 @@ def _launch_records(call: ResolvedCall, layout: PayloadLayout) -> tuple[list[Any
     return records, spilled
 
 
-def _cuda_record(call: ResolvedCall, members: Members, layout: PayloadLayout) -> tuple[LaunchRecord, bool]:
+def cublas_record(
+    call: ResolvedCall, plan: KernelPlan, bound: BoundKernel, layout: PayloadLayout
+) -> CublasLaunch | None:
+    """The launch record of one kernel by cuBLAS; None if it is ours."""
+    product = call.library_product(plan, bound)
+    if not isinstance(product, LibraryProduct):
+        return None
+    cublas = cublas_of(product.library)
+    assert cublas is not None
+    factors = factor_layout(plan, bound, product.gemm, layout)
+    return CublasLaunch(product.gemm, factors, cublas, call.device[1], product.tf32)
+
+
+def _cuda_record(
+    call: ResolvedCall, members: Members, layout: PayloadLayout
+) -> tuple[LaunchRecord | CublasLaunch, bool]:
     """(the record of one launch, whether it spills)."""
+    if (by_library := cublas_record(call, *members[0], layout)) is not None:
+        return by_library, False
     built = call.built(members)
     function = load_function(built, call.device[1])
     if len(members) > 1:

@@ -35,7 +35,7 @@ from .call_arrays import CallArrays, call_arrays, call_memory, require_memory
 from .call_outputs import named_outputs
 from .call_target import array_target
 from .plans import Plans
-from .prepare_call import EmptyRows, cpu_launch_record, fill_outputs, load_function
+from .prepare_call import EmptyRows, cpu_launch_record, cublas_record, fill_outputs, load_function
 from .resolve_call import ResolvedCall, resolve
 
 
@@ -216,7 +216,8 @@ class _BatchedKernels:
 
     def _step(self, step: int) -> Iterator[Any]:
         """The records of every call's kernel number `step`: the kernels before it have run by then."""
-        members, launches = [], []
+        members: list[BatchMember] = []
+        launches: list[Any] = []
         for k, call in enumerate(self.resolved):
             if step >= len(call.bounds) or call.bounds[step].empty:
                 continue
@@ -225,9 +226,13 @@ class _BatchedKernels:
                 launches.append(cpu_launch_record(call, step, layout))
             elif 0 in bound.extents:
                 raise EmptyRows
+            elif (by_library := cublas_record(call, *call.kernels[step], layout)) is not None:
+                launches.append(by_library)
             else:
                 members.append(BatchMember(call.plan.kernels[step], bound, LaunchConfig(0, 0), layout))
-        return iter(launches) if self.device == CPU else self._cuda(members)
+        yield from launches
+        if members:
+            yield from self._cuda(members)
 
     def _layout_of(self, k: int) -> BatchedPayloads:
         """The payload indices of one call."""

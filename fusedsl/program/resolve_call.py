@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from math import prod
 from typing import Any
 
 from ..fusion.formulation import ON_CPU, ON_CUDA, AttentionMode, Formulation
+from ..fusion.roofline import seconds
 from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Graph
 from ..kernel_ir.plan import ArrayUse, KernelPlan, Plan
@@ -23,6 +25,8 @@ from . import call_steps
 from .call_layouts import Layouts, call_layouts
 from .call_outputs import CallOutputs, check_outputs
 from .call_target import CallTarget, Chooser, ScheduledKernel
+from .kernel_launch import KernelLaunch
+from .kernel_work import kernel_work
 from .library_product import LibraryProduct, library_of, library_product
 from .plans import Plans
 
@@ -103,8 +107,18 @@ class ResolvedCall:
         """How the arrays' own library computes a kernel of the plan; if it stays ours, the reason."""
         key = ("library", id(plan))
         if key not in self._chosen:
-            self._chosen[key] = library_product(bound, self.product_library, self.plans.options)
+            self._chosen[key] = self._library_product(plan, bound)
         return self._chosen[key]
+
+    def _library_product(self, plan: KernelPlan, bound: BoundKernel) -> LibraryProduct | str:
+        hardware, library, options = self.target.hardware, self.product_library, self.plans.options
+        found = library_product(bound, library, options, hardware)
+        if isinstance(found, str) or hardware is None:
+            return found
+        launch = KernelLaunch(*compiler.scheduled_cuda(bound, hardware, False), bound)
+        sizes = [prod(self.shape_of(use)) * use.dtype.itemsize for use in plan.arrays]
+        work = kernel_work(launch, hardware, [(size, 1) for size in sizes[: plan.inputs]], sizes[-1], {})
+        return library_product(bound, library, options, hardware, seconds(work, hardware))
 
     def is_by_library(self, members: Members) -> bool:
         """Whether a launch is a library product."""

@@ -9,7 +9,7 @@ from itertools import product as indices
 from typing import TYPE_CHECKING, Any
 
 from ..ir.types import numpy_dtype
-from ..kernel_ir.gemm import Gemm, GemmAxis
+from ..kernel_ir.gemm import Gemm, GemmAxis, gemm_to_json
 from . import pool
 from .argument_keys import numpy_data_offset
 from .native_entry import NO_WATCH, Watch
@@ -46,6 +46,7 @@ class BlasLaunch:
     """
 
     on_device = False
+    library = "numpy"
     code_identity = None  # no machine code of ours
 
     def __init__(self, product: Gemm, layout: BlockLayout) -> None:
@@ -68,6 +69,10 @@ class BlasLaunch:
     def fire(self, payloads: Sequence[Any], stream: int = 0) -> None:
         """Run to completion: payloads are, by argument, an address or a Python number."""
         self.run(*self.layout.pointers(payloads))
+
+    def stored_product(self) -> dict[str, Any]:
+        """The product as JSON (see library_launch.py)."""
+        return {"gemm": gemm_to_json(self.product)}
 
     def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
         """See `LaunchRecord.watches`: it checks no addresses."""

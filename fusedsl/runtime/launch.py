@@ -76,6 +76,7 @@ class LaunchRecord:
     """
 
     on_device = True
+    library = ""  # that computes it instead of machine code of ours
 
     def __init__(
         self,
@@ -235,6 +236,7 @@ class HostLaunchRecord:
     """
 
     on_device = False
+    library = ""
 
     def __init__(
         self,

@@ -249,12 +249,11 @@ def blas_launch(plan: KernelPlan, bound: BoundKernel, product: Gemm, payload_lay
     """The launch record of a kernel that NumPy's BLAS computes."""
     from .blas_launch import BlasLaunch
 
-    return BlasLaunch(product, BlockLayout(bytes(24), factor_slots(plan, bound, product, payload_layout)))
+    return BlasLaunch(product, factor_layout(plan, bound, product, payload_layout))
 
 
-def factor_slots(
-    plan: KernelPlan, bound: BoundKernel, product: Gemm, payload_layout: PayloadLayout
-) -> list[PointerSlot]:
-    """The pointer slots of both factors and the result of a GEMM."""
+def factor_layout(plan: KernelPlan, bound: BoundKernel, product: Gemm, payload_layout: PayloadLayout) -> BlockLayout:
+    """A parameter block of the addresses of both factors and the result of a GEMM."""
     pointers = pointer_slots(plan, bound, bound.kernel, payload_layout)
-    return [pointers[k]._replace(offset=8 * n) for n, k in enumerate(product.arrays)]
+    slots = [pointers[k]._replace(offset=8 * n) for n, k in enumerate(product.arrays)]
+    return BlockLayout(bytes(24), slots, names=payload_layout.names)

@@ -19,11 +19,9 @@ from ..backends.cpu.work import CpuLaunch as Work
 from ..backends.cpu.work import CpuStage
 from ..errors import FusedslError
 from ..ir.types import DTYPES
-from ..kernel_ir.gemm import gemm_from_json, gemm_to_json
 from ..kernel_ir.launch_config import LaunchConfig
 from . import cache, object_loader
 from .arrays import CPU, ArrayFacts, Weak, describe, library_of
-from .blas_launch import BlasLaunch
 from .counters import BlockCounters
 from .cuda_streams import stream_reader
 from .driver import driver
@@ -115,15 +113,15 @@ def _form(make: Any) -> list:
 
 def _is_storable(record: Any) -> bool:
     """Whether another process can make a launch record: its machine code, if any, is in the cache."""
-    return isinstance(record, BlasLaunch) or bool(record.code_identity and record.code_identity.cache_key)
+    return bool(record.library or (record.code_identity and record.code_identity.cache_key))
 
 
-def _launch_facts(record: LaunchRecord | HostLaunchRecord | BlasLaunch) -> dict[str, Any]:
+def _launch_facts(record: Any) -> dict[str, Any]:
     layout = record.layout
     facts: dict[str, Any] = {"template": layout.template.hex()}
     facts |= {"pointers": layout.pointer_slots, "scalars": layout.scalar_slots}
-    if isinstance(record, BlasLaunch):
-        return facts | {"gemm": gemm_to_json(record.product)}
+    if record.library:
+        return facts | {"library": record.library, "product": record.stored_product()}
     facts["code_identity"] = record.code_identity
     if isinstance(record, LaunchRecord):
         return facts | {"geometry": astuple(record.requested_geometry)}
@@ -161,8 +159,10 @@ def _from_facts(facts: Mapping[str, Any]) -> PreparedCall:
 
 def _loaded(launch: Mapping[str, Any], names: Sequence[str], device: tuple[str, int]) -> Any:
     """The launch record of these facts."""
-    if "gemm" in launch:
-        return BlasLaunch(gemm_from_json(launch["gemm"]), _layout(launch, names))
+    if "library" in launch:
+        from .library_launch import library_launch
+
+        return library_launch(launch["library"], launch["product"], _layout(launch, names), device[1])
     load = _on_cpu if device == CPU else _on_card
     return load(launch, _code(launch), names, device[1])
 

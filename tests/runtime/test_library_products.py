@@ -1,10 +1,11 @@
-"""Products by the arrays' own library: the right values for every layout, dtype and batch, and ours elsewhere."""
+"""Products by the BLAS of NumPy: the right values for every layout, dtype and batch, and ours elsewhere."""
 
 import itertools
 import threading
 
 import numpy as np
 import pytest
+from product_layouts import SHAPES, layouts
 
 import fusedsl as fd
 from fusedsl.program.library_product import LibraryProduct
@@ -14,17 +15,6 @@ from fusedsl.runtime.blas_launch import BlasLaunch, numpy_has_blas
 
 pytestmark = pytest.mark.skipif(not numpy_has_blas(), reason="this NumPy has no BLAS")
 PRODUCT = fd.kernel("x @ w", matmul="library")
-SHAPES = [
-    ((5, 7), (7, 3)),
-    ((1, 9), (9, 12)),
-    ((9, 1), (1, 12)),
-    ((33, 17), (17, 2)),
-    ((3, 20, 33), (33, 17)),
-    ((20, 33), (3, 33, 17)),
-    ((2, 1, 20, 33), (3, 33, 17)),
-    ((2, 3, 20, 33), (2, 3, 33, 17)),
-    ((70, 80), (80, 90)),
-]
 
 
 def decision(text, *values, **options):
@@ -32,21 +22,6 @@ def decision(text, *values, **options):
     case = resolved_call(fd.kernel(text, **options)._program, values, "cpu", None)
     ((plan, bound),) = case.launches[0]
     return case.library_product(plan, bound)
-
-
-def layouts(shape, dtype, rng):
-    """Arrays of this shape in many layouts."""
-    x = rng.standard_normal(shape).astype(dtype)
-    yield x
-    yield np.asfortranarray(x)
-    yield np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
-    yield rng.standard_normal((*shape[:-1], shape[-1] + 3)).astype(dtype)[..., : shape[-1]]
-    yield rng.standard_normal((*shape[:-1], 2 * shape[-1])).astype(dtype)[..., ::2]
-    yield rng.standard_normal((3 * shape[0], *shape[1:])).astype(dtype)[::3]
-    yield x[..., ::-1]
-    yield x[::-1]
-    yield np.broadcast_to(x[:1], shape)
-    yield np.broadcast_to(x[..., :1], shape)
 
 
 def outputs(shape, dtype):

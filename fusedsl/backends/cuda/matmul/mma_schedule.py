@@ -234,10 +234,20 @@ def output_tiles(tile: FmaTileShape | MmaTileShape, operands: MatmulOperands, ex
     return extent(axes.batch, extents) * rows * columns
 
 
+def mma_clocks(
+    schedule: MmaMatmulSchedule, kernel: KernelIR, operands: MatmulOperands, extents: Extents, hardware: Hardware
+) -> float:
+    """Predicted clocks of an SM with the most tiles."""
+    dtype = kernel.operands[operands.left[0]].dtype.name
+    rates = (one.rate for one in _shapes(kernel, operands) if _tile(dtype, one) == schedule.tile)
+    return _clocks(schedule, next(rates), operands, extents, hardware)
+
+
 def _clocks(s: MmaMatmulSchedule, rate: float, operands: MatmulOperands, extents: Extents, hardware: Hardware) -> float:
     """Clocks of an SM with the most tiles: its blocks share its arithmetic."""
     tiles = -(-output_tiles(s.tile, operands, extents) // hardware.multiprocessors)
-    unit = {"float32": hardware.fp32, "float64": hardware.fp64}.get(s.tile.dtype, hardware.tensor)
+    scalar = {"float32": hardware.fp32, "float64": hardware.fp64}.get(s.tile.dtype, hardware.tensor)
+    unit = hardware.tensor / 2 if isinstance(s.tile, MmaTileShape) and s.tile.dtype == "float32" else scalar  # TF32
     return tiles * s.tile.rows * s.tile.columns * extents[-1] * len(s.pairs) / (unit * rate)
 
 
