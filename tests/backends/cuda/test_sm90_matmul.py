@@ -66,10 +66,10 @@ def chosen(monkeypatch):
         made.append(scheduled(*arguments)[1])
         return scheduled(*arguments)
 
-    def only(**fields):
+    def only(multiprocessors=2, **fields):
         def some(*arguments):
             found = (s for s in candidates(*arguments) if all(getattr(s, k) == v for k, v in fields.items()))
-            return (replace(s, multiprocessors=2) for s in found)  # a block has several tiles
+            return (replace(s, multiprocessors=multiprocessors) for s in found)  # a block has several tiles
 
         monkeypatch.setattr(sm90_schedule, "candidates", some)
 
@@ -89,6 +89,21 @@ def test_every_tile_shape_gives_the_same(name, shape, columns, chosen):
     agrees(*TEXTS[name], arrays())
     assert all(isinstance(s, sm90_schedule.Sm90MatmulSchedule) for s in made)
     assert {(s.warpgroups, s.pingpong, s.cluster, s.columns) for s in made} == {(*shape, columns)}
+
+
+@pytest.mark.parametrize("splits", [2, 3])
+@pytest.mark.parametrize("columns, warpgroups", [(64, 2), (128, 1)])
+def test_parts_of_a_sum_are_added_in_order(splits, columns, warpgroups, chosen, monkeypatch):
+    monkeypatch.setattr(sm90_schedule, "LEAST_SLICES", 1)
+    made, only = chosen
+    only(8, warpgroups=warpgroups, pingpong=1, cluster=1, columns=columns)
+    split = sm90_schedule.parts
+    monkeypatch.setattr(sm90_schedule, "parts", lambda *given: (s for s in split(*given) if s.splits == splits))
+    monkeypatch.setattr(sm90_schedule, "predicted_clocks", lambda s, *_: -s.splits)
+    random = np.random.default_rng(3)
+    x, w, b = (random.standard_normal(shape).astype(BRAIN) for shape in ((72, 400), (400, 72), (72,)))
+    agrees("relu(x @ w + b)", "x w b", {"x": x, "w": w, "b": b})
+    assert {s.splits for s in made} == {splits}
 
 
 @pytest.mark.parametrize("dtype", [BRAIN, np.float16])

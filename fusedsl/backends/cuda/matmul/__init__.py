@@ -80,3 +80,8 @@ _FILE = File("matmul.panel_memory")
 load_panel = _FILE.maker("load_panel", "columns, name, width", "rows, wanted, room, step")
 load_column_values = _FILE.maker("load_column_values", "columns, name, width", "address, room, step")
 store_panel = _FILE.maker("store_panel", "columns, name, width", "rows, values, wanted, room, step")
+
+_FILE = File("matmul.split_k")
+store_partial_sums = _FILE.maker("store_partial_sums", "count", "address, sums")
+add_partial_sums = _FILE.maker("add_partial_sums", "count", "address, sums")
+is_last_warpgroup = _FILE.function("is_last_warpgroup", "semaphore, parts, word, barrier")

@@ -143,7 +143,7 @@ class PanelEpilogue:
 
     # -- panels
 
-    def finish(self, number: int, first: int, sums: Mapping[str, str]) -> None:
+    def finish(self, first: int, sums: Mapping[str, str]) -> None:
         """Emit the epilogue of the panel from column `first` of the tile on; `sums` are the values of its sums."""
         src = self.src
         src.assign("panel_from", f"int32(column_from + {first})")

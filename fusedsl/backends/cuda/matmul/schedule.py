@@ -75,7 +75,7 @@ def schedule_smem_tiles(kernel: KernelIR, extents: Extents, hardware: Hardware) 
     return MatmulSchedule(along, blocks, THREADS, reason, registers)
 
 
-SCHEDULERS = (schedule_skinny, schedule_small, schedule_sm90, schedule_mma, schedule_smem_tiles)
+SCHEDULERS = (schedule_small, schedule_sm90, schedule_skinny, schedule_mma, schedule_smem_tiles)
 
 
 def _tiles(found: MatmulAxes, extents: Extents) -> int:

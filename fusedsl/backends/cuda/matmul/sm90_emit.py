@@ -31,9 +31,12 @@ from ..emit.intrinsic import Function
 from ..emit.source_text import SourceBuilder, header
 from ..tile import barrier, block_idx, thread_idx, udiv
 from . import (
+    add_partial_sums,
     cluster_rank,
     cluster_sync,
+    is_last_warpgroup,
     mbarrier_arrive_cluster,
+    store_partial_sums,
     take_panel,
     tma_load_multicast,
     wgmma_slice,
@@ -105,6 +108,7 @@ class Sm90MatmulEmitter:
         at += s.consumers * s.staging_bytes
         src.assign("full", f"int32(slices_at + {at})")
         src.assign("empty", f"int32(slices_at + {at + 8 * s.stages})")
+        src.assign("flags_at", f"int32(slices_at + {at + 16 * s.stages})")
         src.assign("warpgroup", f"int32({warp_uniform(f'{thread_idx()} >> 7')} - 1)")
         if s.cluster > 1:
             src.assign("rank", cluster_rank())
@@ -126,7 +130,10 @@ class Sm90MatmulEmitter:
         batch = " * ".join(f"int32({n(a)})" for a in self.operands.axes.batch)
         src.assign("batch_tiles", "int32(row_units * columns_across)")
         src.assign("tiles", f"int32(batch_tiles * {batch})" if batch else "batch_tiles")
-        src.assign("slices", f"int32((int32({n(self.kernel.row_axes)}) + {SLICE - 1}) // {SLICE})")
+        src.assign("all_slices", f"int32((int32({n(self.kernel.row_axes)}) + {SLICE - 1}) // {SLICE})")
+        if s.splits > 1:
+            src.assign("tiles", f"int32(tiles * {s.splits})")
+            src.assign("part_slices", f"int32((all_slices + {s.splits - 1}) // {s.splits})")
         shift = s.cluster.bit_length() - 1
         src.assign("first_tile", f"int32({block_idx()} >> {shift})")
         src.assign("tile_step", f"int32(grid_dim() >> {shift})")
@@ -136,10 +143,15 @@ class Sm90MatmulEmitter:
         column of tiles after another."""
         src, s = self.src, self.schedule
         group = max(1, GROUP_ROWS // (s.rows * s.cluster))
-        src.assign("in_batch", "tile")
+        src.emit("whole, first_slice, slices = tile, int32(0), all_slices")
+        if s.splits > 1:
+            src.assign("whole", udiv("tile", s.splits))
+            src.assign("first_slice", f"int32((tile - whole * {s.splits}) * part_slices)")
+            src.assign("slices", "minimum(part_slices, int32(all_slices - first_slice))")
+        src.assign("in_batch", "whole")
         if self.operands.axes.batch:
-            src.assign("batch", udiv("tile", "batch_tiles"))
-            src.assign("in_batch", "int32(tile - batch * batch_tiles)")
+            src.assign("batch", udiv("whole", "batch_tiles"))
+            src.assign("in_batch", "int32(whole - batch * batch_tiles)")
             number = "batch"
             for a in reversed(self.operands.axes.batch):
                 if a == self.operands.axes.batch[0]:
@@ -161,8 +173,8 @@ class Sm90MatmulEmitter:
     def _skip_stages(self) -> None:
         """Emit the stage and parity after the K-slices of a tile of another warpgroup."""
         stages = self.schedule.stages
-        self.src.assign("turns", udiv("stage + slices", stages))
-        self.src.emit(f"stage = int32(stage + slices - turns * {stages})", "parity = int32(parity ^ turns & 1)")
+        self.src.assign("turns", udiv("stage + all_slices", stages))
+        self.src.emit(f"stage = int32(stage + all_slices - turns * {stages})", "parity = int32(parity ^ turns & 1)")
 
     def _advance_stage(self) -> None:
         self.src.emit(
@@ -179,8 +191,8 @@ class Sm90MatmulEmitter:
         src.emit("tile, stage, parity = first_tile, int32(0), int32(0)")
         with src.while_("tile < tiles"):
             self._decode_tile()
-            src.emit("slice_from = int32(0)")
-            with src.while_(f"slice_from < slices * {SLICE}"):
+            src.assign("slice_from", f"int32(first_slice * {SLICE})")
+            with src.while_(f"slice_from < (first_slice + slices) * {SLICE}"):
                 src.emit(mbarrier_wait_parity("empty + 8 * stage", "parity ^ 1"))
                 src.assign("stage_full", "int32(full + 8 * stage)")
                 src.emit(mbarrier_expect_tx("stage_full", self.schedule.stage_bytes))
@@ -243,15 +255,45 @@ class Sm90MatmulEmitter:
                 self._skip_stages()
             else:
                 src.assign("row_from", f"int32(row_from + warpgroup * {ROWS})")
-            epilogue.begin()
-            for number, first in enumerate(range(0, s.columns, s.panel)):
-                sums = {}
-                for product, use in enumerate(self.kernel.phases[0].folds):
-                    panel = src.bind(f"sums{product}_{first}", take_panel(product * s.columns + first, s.panel))
-                    sums[use.accumulators[0].name] = panel("sums")
-                epilogue.finish(number, first, sums)
+            last = self._add_parts(count)
+            with src.if_(last):
+                self._finish(epilogue)
             src.emit(f"tile = int32(tile + {s.pingpong} * tile_step)")
         epilogue.end()
+
+    def _finish(self, epilogue: PanelEpilogue) -> None:
+        """Emit the epilogue of a tile, panel by panel."""
+        src, s = self.src, self.schedule
+        epilogue.begin()
+        for first in range(0, s.columns, s.panel):
+            sums = {}
+            for product, use in enumerate(self.kernel.phases[0].folds):
+                panel = src.bind(f"sums{product}_{first}", take_panel(product * s.columns + first, s.panel))
+                sums[use.accumulators[0].name] = panel("sums")
+            epilogue.finish(first, sums)
+
+    def _add_parts(self, count: int) -> str:
+        """Emit the sum of a tile's parts by the warpgroup that is the last to have one; the condition that it is."""
+        src, s = self.src, self.schedule
+        if s.splits == 1:
+            return ""
+        part = f"warpgroup * {s.part_bytes // s.warpgroups}"
+        src.emit(
+            src.bind("store_part", store_partial_sums(count))(
+                f"workspace + int64(tile) * {s.part_bytes} + {part}", "sums"
+            )
+        )
+        semaphore = f"semaphores + int64(whole * {s.warpgroups} + warpgroup) * 4"
+        src.assign(
+            "is_last", is_last_warpgroup(semaphore, s.splits, "int32(flags_at + warpgroup * 4)", "int32(1 + warpgroup)")
+        )
+        with src.if_("is_last"):
+            add = src.bind("add_part", add_partial_sums(count))
+            src.assign("parts_at", f"workspace + int64(whole) * {s.part_bytes * s.splits} + {part}")
+            src.assign("sums", src.bind("zeros", zero_sums(count))())
+            for number in range(s.splits):
+                src.assign("sums", add(f"parts_at + {number * s.part_bytes}", "sums"))
+        return "is_last"
 
     def _multiply(self) -> None:
         """Emit the sums of a tile: products of a K-slice run while the next one is awaited."""

@@ -22,6 +22,9 @@ PANEL = 64  # columns that the epilogue finishes and stores at a time
 MOST_SUMS = 256  # columns of accumulators of a warpgroup, over all products
 MOST_STAGES = 8
 STAGING = 2  # panels of outputs that a warpgroup holds in shared memory
+WORD_BYTES = 4  # of a warpgroup in shared memory, to share a flag
+SPLITS = (2, 3, 4, 6, 8)
+LEAST_SLICES = 8  # of a part of a tile
 KINDS = ("float16", "bfloat16")
 LONGEST = 1 << 31  # rows, columns and steps are int32
 COLUMNS = (256, 192, 128, 64)  # of a tile, that are tried
@@ -35,6 +38,9 @@ SLICE_CLOCKS = {
 SHARED_SLICE = 0.9  # … of that, if a cluster of tiles of 128 x 128 or less shares the columns
 # measured: H100: clocks of a launch, and of a tile for each sum of a thread; an instruction of the epilogue for each
 LAUNCH_CLOCKS, SUM_CLOCKS, INSTRUCTION_CLOCKS = 4000, 36, 1.6
+WAVE_CLOCKS = 1500  # of a tile, until products run at their rate
+# of a part's arrival, and of storing or adding it for each sum of a thread
+PART_CLOCKS, PART_SUM_CLOCKS = 3000, 40
 OVERLAPPED = 0.6  # the part of an epilogue that shows beside the products of another warpgroup
 
 
@@ -56,6 +62,7 @@ class Sm90MatmulSchedule(Schedule):
     pairs: tuple[tuple[int, int], ...]
     majors: tuple[str, ...]  # of each operand: "k" or "mn", its contiguous axis
     tma_stores: tuple[int, ...]  # outputs, as kernel operands, that are stored by TMA
+    splits: int = 1  # warpgroups that sum parts of one tile, each over some of its K-slices
     blocks: int = 1
     reason: str = field(default="", compare=False)
     registers: int = field(default=168, compare=False)
@@ -101,20 +108,39 @@ class Sm90MatmulSchedule(Schedule):
 
     @property
     def smem_bytes(self) -> int:
-        barriers = 2 * MBARRIER_BYTES * self.stages
+        barriers = 2 * MBARRIER_BYTES * self.stages + WORD_BYTES * self.consumers
         return ALIGNMENT + self.stages * self.stage_bytes + self.consumers * self.staging_bytes + barriers
+
+    @property
+    def part_bytes(self) -> int:
+        """Partial sums of a tile in global memory."""
+        return 4 * self.rows * self.columns * len(self.pairs)
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         operands = matmul_operands(kernel)
         assert operands is not None
-        units = row_units(self, operands, extents) * tiles_across(self, operands, extents)
-        clusters = min(units * extent(operands.axes.batch, extents), self.multiprocessors // self.cluster)
-        blocks = clusters * self.cluster
-        return LaunchConfig(blocks, self.block_threads, self.smem_bytes, cluster=self.cluster, exclusive=True)
+        tiles = clusters_of_tiles(self, operands, extents)
+        blocks = min(tiles * self.splits, self.multiprocessors // self.cluster) * self.cluster
+        return LaunchConfig(
+            blocks,
+            self.block_threads,
+            self.smem_bytes,
+            cluster=self.cluster,
+            exclusive=True,
+            workspace=tiles * self.splits * self.part_bytes if self.splits > 1 else 0,
+            semaphores=tiles * self.warpgroups if self.splits > 1 else 0,
+        )
 
     def with_parameters(self, kernel: KernelIR, extents: Extents) -> MatmulKernel:
         parts = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(KernelIR)}
+        parts |= dict.fromkeys(("workspace", "semaphores"), self.splits > 1)
         return MatmulKernel(**parts, tma_boxes=tma_boxes(self, kernel))
+
+
+def clusters_of_tiles(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
+    """The tiles of a call, or clusters of them."""
+    tiles = row_units(schedule, operands, extents) * tiles_across(schedule, operands, extents)
+    return tiles * extent(operands.axes.batch, extents)
 
 
 def row_units(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
@@ -135,12 +161,13 @@ def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm9
     found = list(candidates(kernel, operands, hardware))
     if not found:
         return None
-    best = min(found, key=lambda s: predicted_clocks(s, kernel, operands, extents))
-    row_tiles, across = row_units(best, operands, extents) * best.cluster, tiles_across(best, operands, extents)
-    tiles = extent(operands.axes.batch, extents) * row_tiles * across
+    found += [part for s in found for part in parts(s, operands, extents)]
+    best = min(found, key=lambda s: predicted_clocks(s, kernel, operands, extents, hardware))
+    tiles = clusters_of_tiles(best, operands, extents) * best.cluster
     reason = (
         f"product of matrices by wgmma: {tiles} tiles of {best.rows} × {best.columns}, {best.stages} K-slices of "
         f"{SLICE} loaded ahead by TMA{f', clusters of {best.cluster} share what they load' if best.cluster > 1 else ''}"
+        f"{f', {best.splits} parts of each sum are added in order' if best.splits > 1 else ''}"
     )
     return dataclasses.replace(best, reason=reason)
 
@@ -189,21 +216,42 @@ def candidates(kernel: KernelIR, operands: MatmulOperands, hardware: Hardware) -
                 yield dataclasses.replace(one, stages=stages)
 
 
-def predicted_clocks(s: Sm90MatmulSchedule, kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> float:
+def parts(s: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> Iterator[Sm90MatmulSchedule]:
+    """The schedule with several parts of each tile, where there are few tiles."""
+    slices = -(-extents[-1] // SLICE)
+    if s.cluster > 1 or s.pingpong > 1 or clusters_of_tiles(s, operands, extents) >= s.multiprocessors:
+        return
+    for splits in SPLITS:
+        each = -(-slices // splits)
+        if each >= LEAST_SLICES and (splits - 1) * each < slices:
+            yield dataclasses.replace(s, splits=splits)
+
+
+def predicted_clocks(
+    s: Sm90MatmulSchedule, kernel: KernelIR, operands: MatmulOperands, extents: Extents, hardware: Hardware
+) -> float:
     """Clocks of an SM that works on the most tiles."""
-    tiles = row_units(s, operands, extents) * tiles_across(s, operands, extents)
-    tiles *= s.cluster * extent(operands.axes.batch, extents)
-    waves = -(-tiles // (s.multiprocessors // s.cluster * s.cluster))
+    count = clusters_of_tiles(s, operands, extents) * s.cluster * s.splits
+    waves = -(-count // (s.multiprocessors // s.cluster * s.cluster))
     columns = s.columns * len(s.pairs)
     each = SLICE_CLOCKS[s.rows][-(-columns // SLICE) * SLICE]
     if s.cluster > 1 and s.warpgroups > 1 and columns <= 128:
         each *= SHARED_SLICE
     row = kernel.phases[0].row
     epilogue = columns / 2 * (SUM_CLOCKS + INSTRUCTION_CLOCKS * (total_cost(row.instructions) if row else 0))
-    slices = -(-extents[-1] // SLICE)
+    products = waves * -(-extents[-1] // (SLICE * s.splits)) * each
+    products = max(products, _operand_bytes(kernel, operands, extents) / hardware.bandwidth * hardware.clock)
     if s.pingpong > 1:
-        return LAUNCH_CLOCKS + waves * (slices * each + OVERLAPPED * epilogue) + epilogue
-    return LAUNCH_CLOCKS + waves * (slices * each + epilogue)
+        return LAUNCH_CLOCKS + products + waves * (OVERLAPPED * epilogue + WAVE_CLOCKS) + epilogue
+    if s.splits > 1:
+        epilogue += PART_CLOCKS + columns / 2 * (s.splits + 1) * PART_SUM_CLOCKS
+    return LAUNCH_CLOCKS + products + waves * (epilogue + WAVE_CLOCKS)
+
+
+def _operand_bytes(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> int:
+    """Bytes of the operands in memory."""
+    multiplied = [kernel.operands[k] for k in (*operands.left, *operands.right)]
+    return sum(o.dtype.itemsize * prod(n for n, kind in zip(extents, o.strides) if kind != "0") for o in multiplied)
 
 
 # -- TMA

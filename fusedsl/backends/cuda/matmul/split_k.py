@@ -1,0 +1,78 @@
+"""Split-K: warpgroups that sum parts of one tile leave them in global memory; the last to arrive adds them in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..compiler.numba_backend import F32, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
+
+WARPGROUP = 128
+VECTOR = 4  # sums of a thread that are accessed together: 16 bytes
+
+
+def _places(e: Emitter, address: ir.Value, count: int) -> list[ir.Value]:
+    """The addresses of a thread's vectors: those of neighbouring threads are neighbours."""
+    b = e.builder
+    own = b.shl(b.zext(b.and_(e.special_register("tid.x"), I32(WARPGROUP - 1)), I64), I64(4))
+    first = b.add(address, own)
+    return [b.add(first, I64(16 * WARPGROUP * k)) for k in range(count // VECTOR)]
+
+
+def store_partial_sums(count: int) -> Callable:
+    """`store(address, sums)`: the partial sums of a warpgroup's threads."""
+
+    @emitted(types.void)
+    def emit(e, address, sums):
+        values = e.unpack(sums, count)
+        for k, place in enumerate(_places(e, address, count)):
+            text = "st.global.v4.f32 [$0], {$1, $2, $3, $4};"
+            e.asm(VOID, text, "l,f,f,f,f,~{memory}", [place, *values[VECTOR * k : VECTOR * k + VECTOR]], effect=True)
+
+    return emit
+
+
+def add_partial_sums(count: int) -> Callable:
+    """`add(address, sums)`: the sums and the partial sums that a warpgroup stored at the address, read past the L1."""
+    result = types.UniTuple(types.float32, count)
+
+    @emitted(result)
+    def emit(e, address, sums):
+        values, found = e.unpack(sums, count), []
+        kind = ir.LiteralStructType([F32] * VECTOR)
+        for k, place in enumerate(_places(e, address, count)):
+            text = "ld.global.cg.v4.f32 {$0, $1, $2, $3}, [$4];"
+            loaded = e.unpack(e.asm(kind, text, "=f,=f,=f,=f,l,~{memory}", [place], effect=True), VECTOR)
+            found += [e.builder.fadd(value, more) for value, more in zip(values[VECTOR * k :], loaded)]
+        return e.pack(result, found)
+
+    return emit
+
+
+@intrinsic(4)
+def is_last_warpgroup(semaphore, parts, word, barrier):
+    """Whether this warpgroup is the last of so many that arrive at a semaphore, which it then sets to 0. Before the
+    arrival its threads' stores are visible to the others. `word` is the address of a word in shared memory, `barrier`
+    the number of a named barrier, of this warpgroup alone."""
+
+    def emit(e, address, count, place, number):
+        b = e.builder
+        place, number, count = (
+            e.cast(v, k, types.int32) for v, k in ((place, word), (number, barrier), (count, parts))
+        )
+        sync = f"bar.sync $0, {WARPGROUP};"
+        e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], effect=True)
+        e.asm(VOID, sync, "r,~{memory}", [number], effect=True)
+        first = b.icmp_unsigned("==", b.and_(e.special_register("tid.x"), I32(WARPGROUP - 1)), I32(0))
+        with b.if_then(first):
+            text = "atom.global.acq_rel.gpu.add.u32 $0, [$1], 1;"
+            before = e.asm(I32, text, "=r,l,~{memory}", [address], effect=True)
+            last = b.icmp_unsigned("==", before, b.sub(count, I32(1)))
+            with b.if_then(last):
+                e.asm(VOID, "st.global.u32 [$0], 0;", "l,~{memory}", [address], effect=True)
+            e.asm(VOID, "st.shared.u32 [$0], $1;", "r,r,~{memory}", [place, b.zext(last, I32)], effect=True)
+        e.asm(VOID, sync, "r,~{memory}", [number], effect=True)
+        found = e.asm(I32, "ld.shared.u32 $0, [$1];", "=r,r,~{memory}", [place], effect=True)
+        e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], effect=True)
+        return b.icmp_unsigned("!=", found, I32(0))
+
+    return types.boolean, emit
