@@ -38,6 +38,7 @@ class Program:
     arrays: dict[str, object]
     layouts: dict[str, str] = field(default_factory=dict)
     seed: int | None = None
+    options: dict[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:

@@ -16,6 +16,7 @@ from fusedsl.ir.types import DTYPES, DType, numpy_dtype
 WEIGHTS = {"bfloat16": 6, "float16": 4, "float32": 6, "float64": 3, "int8": 2}
 SMALL = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 72)
 LARGE = (*SMALL, 96, 100, 127, 128, 129, 192, 200, 255, 256, 257, 300, 384, 512, 520, 777, 1000, 1024, 1111)
+TF32 = ("tf32", "tf32", "3xtf32")
 TIDY = 0.55  # how many programs have arrays that TMA and vectors can take, and no axis without elements
 EMPTY = 0.03  # how often an extent is 0
 OPERATIONS = 3e6  # multiply-adds of a program of small extents
@@ -50,6 +51,7 @@ class MatmulDraw:
         self.integers = self.dtype.kind != "f"
         self.tidy = r.random() < TIDY
         self.special = r.random() < 0.12
+        self.options = {"matmul": r.choice(TF32)} if self.dtype.name == "float32" and r.random() < 0.4 else {}
         self.signless = r.random() < 0.15
 
     def program(self, seed: int) -> Program:
@@ -73,7 +75,8 @@ class MatmulDraw:
         if not out or 0 in out:
             texts = ["{p}"]
         self.around(" ".join(texts), out)
-        return Program(tuple(lines), tuple(t.format(p="p") for t in texts), self.arrays, self.layouts, seed)
+        results = tuple(t.format(p="p") for t in texts)
+        return Program(tuple(lines), results, self.arrays, self.layouts, seed, self.options)
 
     # -- kinds of products: (text, (shape of x, summed extents), shape of w, shape of the product)
 

@@ -14,6 +14,7 @@ from draw import Program
 from memory import WRITEABLE, again, around, room, root
 
 import fusedsl as fd
+from fusedsl.accuracy.products import TF32
 from fusedsl.fusion.formulation import ON_CPU, ON_CUDA
 from fusedsl.ir.interp import interpret
 from fusedsl.ir.types import numpy_dtype
@@ -36,10 +37,10 @@ class Case:
 
     def __init__(self, program: Program):
         self.program = program
-        self.kernel = fd.kernel(program.text, fallback=False)
+        self.kernel = fd.kernel(program.text, fallback=False, **program.options)
         self.arguments = [program.arrays[n] for n in self.kernel.params]
         self.graph = self.kernel._program.plans.graph(describe_all(self.kernel.params, self.arguments))
-        self.expected = evaluate(self.graph, self.arguments)
+        self.expected = evaluate(self.graph, self.arguments, TF32.get(program.options.get("matmul", "")))
 
     def tighten(self) -> None:
         """Plan some programs anew, in more kernels, as a call does whose kernels spill registers."""

@@ -45,7 +45,10 @@ def contraction(
 ) -> Ball:
     """Bound of sums of products in any order."""
     (x, ex), (y, ey) = (_rounded_factor(a, *ball) for a, ball in zip(n.args, args))
-    unknown = _reads_any(n, x, y, np.isinf(ex), np.isinf(ey))
+    loses = "contract" in roundings and n.type.dtype is FLOAT32
+    most_factor = LARGEST["float32"] * (1 - 2.0**-11) if loses else np.inf  # what is more may round to infinity
+    unsure_factors = [np.isinf(e) | (np.isfinite(v) & (np.abs(v) > most_factor)) for v, e in ((x, ex), (y, ey))]
+    unknown = _reads_any(n, x, y, *unsure_factors)
     if n.type.dtype.kind != "f":
         total = np.asarray(RULES["contract"](n, [x, y], arguments, extents))
         return total, np.where(np.broadcast_to(unknown, total.shape), np.inf, 0.0)
@@ -56,7 +59,7 @@ def contraction(
     count = max(1, int(np.prod([x.shape[letters.left.index(c)] for c in letters.summed])))
     subnormal = np.where(size > 0, count * TINY[compute.name], 0.0)  # products, each rounded or not
     rounded = 2 * (count + AROUND) * EPS[compute.name] * size + subnormal
-    if "contract" in roundings and n.type.dtype is FLOAT32:
+    if loses:
         rounded = rounded + roundings["contract"]([rounded], most)
     bound = most - size + rounded
     unsure = (

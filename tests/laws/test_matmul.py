@@ -145,6 +145,14 @@ def test_sums_of_tf32_are_not_taken_for_those_of_float32(signs):
         assert (np.abs(cut[0] @ cut[1] - exact) <= bound).all()
 
 
+def test_a_factor_that_tf32_rounds_to_infinity_is_not_judged():
+    x, w = (np.full((2, 2), v, np.float32) for v in (np.finfo(np.float32).max, 0.25))
+    kernel = fd.kernel("x @ w")
+    graph = kernel._program.plans.graph(describe_all(kernel.params, [x, w]))
+    assert np.isinf(evaluate(graph, [x, w], TF32["tf32"])[0][1]).all()
+    assert np.isfinite(evaluate(graph, [x, w])[0][1]).all()
+
+
 @pytest.mark.parametrize("signs", [True, False])
 @pytest.mark.parametrize(("step", "kept"), [(8, 24), (16, 25)], ids=["sm_80", "sm_90"])
 @pytest.mark.parametrize("k", [16, 64, 1024, 20_000])
