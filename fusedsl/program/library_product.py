@@ -25,7 +25,8 @@ CUDA_DTYPES = {  # of factors: those of results
 TENSOR_CORE_FP64 = ((8, 0), (9, 0))  # compute capabilities whose tensor cores have the rate of twice the float64 units
 LIBRARY_SHARE = 0.78  # of the peak rate of multiply-adds that cuBLAS reaches
 TILE, SPLIT = 128, 512  # rows and columns of a tile of cuBLAS, and terms from which on it splits few tiles
-# measured: H100, 4096³: bfloat16 176 µs, float32 2,640
+TILE_ENDS = 2.4e-6  # seconds in which the first tile is loaded and the last one is stored
+# measured: H100, cuBLAS: bfloat16 1024³ 9.1 µs, 2048³ 27.3, 4096³ 175; float32 4096³ 2,640
 ALIKE = 1.05  # of the library's time: a kernel of ours that takes no longer is taken
 LANES = 16  # columns that our own kernel computes at a time, however few there are
 LEAST = 1 << 15  # multiply-adds of our own kernel from which on BLAS takes less time, the call included
@@ -131,7 +132,7 @@ def library_seconds(product: Gemm, hardware: Hardware, tf32: bool = False) -> fl
     used = min(1.0, tiles / hardware.multiprocessors)
     rate = hardware.rate(_multiply_adds(product, hardware, tf32)) * LIBRARY_SHARE * used
     busy = product.batch_count * product.multiply_adds / rate
-    return LAUNCH + LATENCY + max(busy, moved / (READ_SHARE * hardware.bandwidth))
+    return LAUNCH + LATENCY + TILE_ENDS + max(busy, moved / (READ_SHARE * hardware.bandwidth))
 
 
 def _multiply_adds(product: Gemm, hardware: Hardware, tf32: bool) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,7 @@ class Cublas:
 
     def __init__(self, library: Any, handle: Callable[[], int], current_device: Callable[[], int], of: str):
         self.handle, self.current_device, self.of = handle, current_device, of
+        self.lock = threading.RLock()  # of the settings of a handle that we restore
         self.set_stream: Callable[..., int] = library.cublasSetStream_v2
         self.set_workspace: Callable[..., int] = library.cublasSetWorkspace_v2
         self.set_math_mode: Callable[..., int] = library.cublasSetMathMode
@@ -58,7 +60,8 @@ def _of_torch() -> Cublas | None:
     path = loaded_cublas(_mapped(), int((torch.version.cuda or "0").partition(".")[0]))
     if path is None:
         return None
-    return Cublas(ctypes.CDLL(path), torch.cuda.current_blas_handle, torch.cuda.current_device, "torch")
+    handle = getattr(torch._C, "_cuda_getCurrentBlasHandle", torch.cuda.current_blas_handle)
+    return Cublas(ctypes.CDLL(path), handle, getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device), "torch")
 
 
 def _of_cupy() -> Cublas | None:

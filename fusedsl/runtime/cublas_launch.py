@@ -121,10 +121,10 @@ class CublasLaunch:
 
     def run(self, left: int, right: int, out: int, stream: int) -> None:
         """Launch the product of the arrays at these addresses."""
-        if self.cublas.current_device() == self.device:
+        if self.cublas.current_device() == self.device and self.cublas.of == "torch":
             self._launch(left, right, out, stream)
         else:
-            with driver().on(self.device):
+            with driver().on(self.device), self.cublas.lock:
                 self._launch(left, right, out, stream)
 
     def _launch(self, left: int, right: int, out: int, stream: int) -> None:

@@ -105,7 +105,7 @@ def test_what_cublas_computes_and_how():
     large = (s("float32", 4096, 4096), s("float32", 4096, 4096))
     assert "32F_FAST_TF32" in cublas_decision("x @ w", *large, matmul="tf32").source("x", "w", "y")
     assert "dtypes" in cublas_decision("float16(x @ w)", *single)
-    assert "not one product" in cublas_decision("x @ w", s("int8", 64, 32), s("int8", 32, 48))
+    assert "before it stores" in cublas_decision("x @ w", s("int8", 64, 32), s("int8", 32, 48))
     assert "other rows" in cublas_decision("x @ w", *half, deterministic="batch")
     views = (fd.spec((100, 9, 20, 30), "float32"), fd.spec((100, 9, 30, 20), "float32"))
     sliced = cublas_decision("x[:, :8] @ w[:, :8]", *views)
