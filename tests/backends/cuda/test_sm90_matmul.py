@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.backends.cuda.matmul import sm90_schedule
+from fusedsl.backends.cuda.matmul.sm90 import schedule as sm90_schedule
 from fusedsl.runtime import compile as compiler
 from fusedsl.runtime.array_copies import to_host
 

@@ -67,7 +67,7 @@ class RowVectorIntrinsics(Named):
 RowVectors = File("matmul.row_vectors").type(
     "RowVectors", "columns, width, vectors, threads, partial=True", RowVectorIntrinsics
 )
-_FILE = File("matmul.wgmma")
+_FILE = File("matmul.sm90.wgmma")
 wgmma_slice = _FILE.maker("wgmma_slice", "kind, columns, pairs, majors", "sums, *descriptors")
 wgmma_wait_group = _FILE.maker("wgmma_wait_group", "left", "")
 cluster_rank, cluster_sync = _FILE.function("cluster_rank"), _FILE.function("cluster_sync")
@@ -81,7 +81,7 @@ load_panel = _FILE.maker("load_panel", "columns, name, width", "rows, wanted, ro
 load_column_values = _FILE.maker("load_column_values", "columns, name, width", "address, room, step")
 store_panel = _FILE.maker("store_panel", "columns, name, width", "rows, values, wanted, room, step")
 
-_FILE = File("matmul.split_k")
+_FILE = File("matmul.sm90.split_k")
 store_partial_sums = _FILE.maker("store_partial_sums", "count", "address, sums")
 add_partial_sums = _FILE.maker("add_partial_sums", "count", "address, sums")
 is_last_warpgroup = _FILE.function("is_last_warpgroup", "semaphore, parts, word, barrier")

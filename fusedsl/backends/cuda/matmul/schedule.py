@@ -14,7 +14,7 @@ from ..schedule_base import Extents, Schedule
 from ..skinny.schedule import schedule_skinny
 from ..small_matmul.schedule import schedule_small
 from .mma_schedule import schedule_mma
-from .sm90_schedule import schedule_sm90
+from .sm90.schedule import schedule_sm90
 
 EDGE, DEPTH, THREADS = 64, 16, 256  # rows and columns of a block, steps of its strips, threads
 PADDED = EDGE + 4  # elements between a step and the next in shared memory: 16 bytes apart, and few banks meet

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
-from ....hardware import Hardware
-from ....kernel_ir.instruction_cost import total_cost
-from ....kernel_ir.kernel import KernelIR, MatmulKernel, TmaBox
-from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.matmul_axes import extent
-from ....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
-from ..attention.sm90_schedule import ALIGNMENT, MBARRIER_BYTES, SWIZZLE_ELEMENTS, TMA_RANK, WARPGROUP
-from ..schedule_base import Extents, Schedule
+from .....hardware import Hardware
+from .....kernel_ir.instruction_cost import total_cost
+from .....kernel_ir.kernel import KernelIR, MatmulKernel, TmaBox
+from .....kernel_ir.launch_config import LaunchConfig
+from .....kernel_ir.matmul_axes import extent
+from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
+from ...attention.sm90_schedule import ALIGNMENT, MBARRIER_BYTES, SWIZZLE_ELEMENTS, TMA_RANK, WARPGROUP
+from ...schedule_base import Extents, Schedule
 
 ROWS, WARP_ROWS = 64, 16  # of a warpgroup, and of a warp
 SLICE = 64  # elements of a K-slice: one swizzled row

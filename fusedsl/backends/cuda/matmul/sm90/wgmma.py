@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..attention.intrinsics.sm90 import statement, tuple_asm
-from ..compiler.numba_backend import I32, Emitter, emitted, intrinsic, ir, types
+from ...attention.intrinsics.sm90 import statement, tuple_asm
+from ...compiler.numba_backend import I32, Emitter, emitted, intrinsic, ir, types
 
 i32, i64 = types.int32, types.int64
 SLICE = 64  # elements of a K-slice: a swizzled row of 128 bytes

@@ -6,10 +6,10 @@ cluster work on neighbouring rows: each loads a part of the columns' operands fo
 
 from __future__ import annotations
 
-from ....kernel_ir.kernel import MatmulKernel
-from ....kernel_ir.matmul_operands import matmul_operands
-from ....kernel_ir.parameter_layout import kernel_params
-from ..attention.intrinsics import (
+from .....kernel_ir.kernel import MatmulKernel
+from .....kernel_ir.matmul_operands import matmul_operands
+from .....kernel_ir.parameter_layout import kernel_params
+from ...attention.intrinsics import (
     bar_arrive,
     bar_sync,
     dynamic_smem,
@@ -27,10 +27,10 @@ from ..attention.intrinsics import (
     warp_uniform,
     wgmma_wait,
 )
-from ..emit.intrinsic import Function
-from ..emit.source_text import SourceBuilder, header
-from ..tile import barrier, block_idx, thread_idx, udiv
-from . import (
+from ...emit.intrinsic import Function
+from ...emit.source_text import SourceBuilder, header
+from ...tile import barrier, block_idx, thread_idx, udiv
+from .. import (
     add_partial_sums,
     cluster_rank,
     cluster_sync,
@@ -43,8 +43,8 @@ from . import (
     wgmma_wait_group,
     zero_sums,
 )
-from .emit_epilogue import PanelEpilogue
-from .sm90_schedule import ALIGNMENT, GROUP_ROWS, ROWS, SLICE, WARPGROUP, Sm90MatmulSchedule
+from ..emit_epilogue import PanelEpilogue
+from .schedule import ALIGNMENT, GROUP_ROWS, ROWS, SLICE, WARPGROUP, Sm90MatmulSchedule
 
 PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, {1: 232, 2: 232}

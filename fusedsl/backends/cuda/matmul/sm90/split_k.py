@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..compiler.numba_backend import F32, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
+from ...compiler.numba_backend import F32, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
 
 WARPGROUP = 128
 VECTOR = 4  # sums of a thread that are accessed together: 16 bytes

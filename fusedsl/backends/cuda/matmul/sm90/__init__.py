@@ -1,0 +1,1 @@
+"""Products on sm_90: schedule, emitter, intrinsics of wgmma, clusters and split-K."""
