@@ -126,19 +126,40 @@ def test_bytes_on_tensor_cores(text, dtype):
     assert f'MmaTile("{np.dtype(dtype).name}", "int32"' in source
 
 
-@pytest.mark.parametrize("case", [*ALIGNED, "every other row, backwards", "bias, residual"])
-def test_tf32(case):
-    """Within the bound of factors that are rounded to TF32, and farther off than float32 would be."""
-    text, shapes = (ALIGNED | LAYOUTS | EPILOGUES)[case]
-    kernel, given = fd.kernel(text, matmul="tf32"), arrays(shapes)
+def run_in(mode, text, given):
+    """(the results of float32 products in this mode, their exact values, and the bounds of exact products and of this
+    mode)."""
+    kernel = fd.kernel(text, matmul=mode)
     values = [given[name] for name in kernel.params]
     graph = kernel._program.plans.graph({name: describe(x, name) for name, x in zip(kernel.params, values)})
     with emulated_gpu(cc=(8, 0)) as gpu:
         found = to_host(kernel(*map(gpu.asarray, values)))
-    ((value, bound),) = evaluate(graph, values, TF32["tf32"])
+    ((value, exact),), ((_, bound),) = evaluate(graph, values), evaluate(graph, values, TF32[mode])
     agrees(found, value, bound, graph.results[0].type.dtype, text)
-    ((value, bound),) = evaluate(graph, values)
-    assert (np.abs(found - value) > bound).any()
+    return found, value, exact
+
+
+@pytest.mark.parametrize("case", [*ALIGNED, "every other row, backwards", "bias, residual"])
+def test_tf32(case):
+    """Within the bound of factors that are rounded to TF32, and farther off than float32 would be."""
+    text, shapes = (ALIGNED | LAYOUTS | EPILOGUES)[case]
+    found, value, exact = run_in("tf32", text, arrays(shapes))
+    assert (np.abs(found - value) > exact).any()
+
+
+@pytest.mark.parametrize("case", [*ALIGNED, "every other row, backwards", "bias, residual"])
+def test_3xtf32(case):
+    text, shapes = (ALIGNED | LAYOUTS | EPILOGUES)[case]
+    run_in("3xtf32", text, arrays(shapes))
+
+
+def test_3xtf32_of_infinities_nan_and_the_largest_numbers():
+    """What is left of an infinity is NaN, and some of the largest numbers are infinite in TF32: sums are mended."""
+    given = arrays({"x": (40, 64), "w": (64, 72)})
+    given["x"][3, 5], given["x"][7, 1], given["x"][8], given["w"][9, 9] = np.inf, np.nan, 0, -np.inf
+    given["x"][8, 2], given["w"][2] = np.finfo(np.float32).max, 0.25
+    found, value, _ = run_in("3xtf32", "x @ w", given)
+    assert np.array_equal(np.isnan(found), np.isnan(value)) and np.isfinite(found[8, 0])
 
 
 def test_chains_on_tensor_cores(monkeypatch):
@@ -160,6 +181,14 @@ def test_nothing_spills(dtype, name, shape, cc, only):
     x = fd.spec((4096, 4096), dtype)
     kernel = fd.kernel("gelu(x @ w.mT + b)")
     assert all(one.figures.spill_bytes == 0 for one in kernel.resources(x, x, fd.spec((4096,), dtype), cc=cc))
+
+
+@pytest.mark.parametrize("cc", [80, 90, 120])
+@pytest.mark.parametrize("mode", ["tf32", "3xtf32"])
+def test_tf32_does_not_spill(mode, cc):
+    x = fd.spec((4096, 4096), "float32")
+    for text in ("x @ w", "x @ w.mT"):
+        assert all(one.figures.spill_bytes == 0 for one in fd.kernel(text, matmul=mode).resources(x, x, cc=cc))
 
 
 @pytest.mark.parametrize("text", ["x @ w", "x.mT @ w.mT"])

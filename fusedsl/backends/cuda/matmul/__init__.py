@@ -45,8 +45,9 @@ class MmaTileIntrinsics(Named):
     """Intrinsics of a block's sums on tensor cores."""
 
     zeros = Method("", "")
-    multiply = Method("left, right", "left_at, right_at, sums")
+    multiply = Method("left, right, parts=1, guarded=False", "left_at, right_at, sums")
     add_sums = Method("", "to, sums, is_first")
+    any_nonfinite = Method("", "sums")
 
 
 MmaTile = File("matmul.mma_tile").type("MmaTile", "dtype, sums, rows, columns, depth, warps", MmaTileIntrinsics)

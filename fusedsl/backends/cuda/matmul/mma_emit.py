@@ -42,6 +42,7 @@ class MmaMatmulEmitter:
         src.emit("ring = memory()", f"sums_at = int32(ring + {s.sums_offset})")
         for n in range(len(self.factors)):
             self._operand(n)
+        self._define_products()
         self._mainloop()
         RowEpilogue(self.coordinates, s).emit()
         opening = header(self.kernel, s.reason.partition(":")[0], "")
@@ -68,18 +69,16 @@ class MmaMatmulEmitter:
         )
 
     def _operand(self, n: int) -> None:
-        """Emit the addresses of a thread's pieces of an operand, and define what copies them."""
+        """Define what copies an operand, and emit the distance of its steps."""
         src, k, shape = self.src, self.factors[n], self.schedule.operands[n]
         name, size = src.names.operand(k), shape.itemsize
         own = src.bind(f"{name}_tile", _bound(shape))
-        lanes, step = src.bind_several({f"{name}_lanes": own.own_lanes(), f"{name}_step": own.own_step()})
+        src.bind_several({f"{name}_lanes": own.own_lanes(), f"{name}_step": own.own_step()})
         src.bind(f"{name}_pieces", Tile(width=1, vectors=shape.lane_pieces, step=1, checks="." * shape.lane_pieces))
         stride = self.coordinates.stride(k, self.kernel.row_axes)
         src.assign(f"{name}_step_bytes", f"int64({stride} * {size})")
         advance = TileIntrinsics(f"{name}_pieces").elementwise("int64, int64 -> int64")
         src.function(advance, f"{name}_advance", ["address", "bytes"], ["return address + bytes"])
-        side, axes = ("row", self.axes.rows) if n < len(self.operands.left) else ("column", self.axes.columns)
-        self.coordinates.emit_pieces(k, side, axes, shape, (lanes(), step()))
         if shape.by_registers:
             src.bind_several({f"fetch_{name}": own.fetch(), f"put_{name}": own.put()})
         else:
@@ -107,16 +106,27 @@ class MmaMatmulEmitter:
                 at = f"int32({stage} + {self.schedule.operand_offsets[n]})"
                 self.src.emit(f"put_{name}({at}, {name}_ahead)")
 
-    def _mainloop(self) -> None:
-        src, s, depth = self.src, self.schedule, self.schedule.tile.depth
-        self._define_products()
+    def _begin(self) -> None:
+        """Emit the addresses of the first K-slice, and the copies of as many as there are stages, but one."""
+        src, s = self.src, self.schedule
+        for n, k in enumerate(self.factors):
+            name = src.names.operand(k)
+            side, axes = ("row", self.axes.rows) if n < len(self.operands.left) else ("column", self.axes.columns)
+            self.coordinates.emit_pieces(k, side, axes, s.operands[n], (f"{name}_lanes()", f"{name}_step()"))
         for stage in range(s.stages - 1):
-            self._start(f"ring + {stage * s.stage_bytes}", f"int64({stage * depth})")
+            self._start(f"ring + {stage * s.stage_bytes}", f"int64({stage * s.tile.depth})")
             self._finish(f"ring + {stage * s.stage_bytes}")
         src.emit(f"step, read, write = int64(0), int32(0), int32({(s.stages - 1) * s.stage_bytes})")
+
+    def _mainloop(self) -> None:
+        src, s = self.src, self.schedule
+        self._begin()
         if not s.chain:
             self._chain("steps")
-            src.emit("wait_copies()", barrier())
+            src.emit("wait_copies()")
+            if s.parts == 2:
+                self._repair()
+            src.emit(barrier())
             self._add_sums("True")
         else:
             with src.while_("step < steps"):
@@ -126,13 +136,29 @@ class MmaMatmulEmitter:
             src.emit("wait_copies()")
         src.emit(barrier())
 
+    def _repair(self) -> None:
+        """Emit the sums once more, guarded, if any is not finite: what is left of an infinity is NaN."""
+        src = self.src
+        src.assign("again", " | ".join(f"any_nonfinite(sums{k})" for k in range(len(self.schedule.pairs))))
+        with src.if_("again"):
+            self._begin()
+            self._chain("steps", "guarded_multiply")
+            src.emit("wait_copies()")
+
     def _define_products(self) -> None:
         src, s, tile = self.src, self.schedule, self.schedule.tile
         if isinstance(tile, MmaTileShape):
             mma = src.bind("product", MmaTile(tile.dtype, tile.sums, tile.rows, tile.columns, tile.depth, tile.warps))
             src.bind_several({"no_sums": mma.zeros(), "add_sums": mma.add_sums()})
             for k, (left, right) in enumerate(s.pairs):
-                src.bind(f"multiply{k}", mma.multiply(s.operands[left].layout, s.operands[right].layout))
+                layouts = s.operands[left].layout, s.operands[right].layout
+                if s.parts == 2:
+                    src.bind(f"multiply{k}", mma.multiply(*layouts, parts=2))
+                    src.bind(f"guarded_multiply{k}", mma.multiply(*layouts, parts=2, guarded=True))
+                else:
+                    src.bind(f"multiply{k}", mma.multiply(*layouts))
+            if s.parts == 2:
+                src.bind("any_nonfinite", mma.any_nonfinite())
         else:
             fma = src.bind("product", FmaTile(tile.dtype, tile.rows, tile.columns, tile.depth, tile.warps, tile.lanes))
             src.bind_several({"no_sums": fma.zeros(), "add_sums": fma.add_sums()})
@@ -140,7 +166,7 @@ class MmaMatmulEmitter:
                 src.bind(f"multiply{k}", fma.multiply(s.operands[left].pitch, s.operands[right].pitch))
         src.bind_several({"wait_slice": wait_group(s.stages - 2), "wait_copies": wait_group(0)})
 
-    def _chain(self, end: str) -> None:
+    def _chain(self, end: str, multiply: str = "multiply") -> None:
         """Emit the products of the steps up to an end, one after another in registers."""
         src, s, depth = self.src, self.schedule, self.schedule.tile.depth
         last = (s.stages - 1) * s.stage_bytes
@@ -151,7 +177,7 @@ class MmaMatmulEmitter:
             self._start("ring + write", f"(step + {(s.stages - 1) * depth})")
             for number, (left, right) in enumerate(s.pairs):
                 at = ", ".join(f"int32(ring + read + {s.operand_offsets[n]})" for n in (left, right))
-                src.assign(f"sums{number}", f"multiply{number}({at}, sums{number})")
+                src.assign(f"sums{number}", f"{multiply}{number}({at}, sums{number})")
             self._finish("ring + write")
             src.emit(
                 f"step = step + {depth}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from ....config import TENSOR_FLOAT
 from ....hardware import Hardware, blocks_for, registers_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
@@ -80,6 +81,7 @@ class MmaMatmulSchedule(Schedule):
     stages: int
     blocks: int  # per SM
     chain: int
+    parts: int = 1  # of each float32 on tensor cores: 2 for 3xtf32
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
     width = 1
@@ -152,7 +154,7 @@ def _shapes(kernel: KernelIR, operands: MatmulOperands) -> tuple[BlockShape, ...
         return ()
     if dtype == "float64":
         return DOUBLE_SHAPES
-    if dtype == "float32" and kernel.matmul != "tf32":
+    if dtype == "float32" and kernel.matmul not in TENSOR_FLOAT:
         return FMA_SHAPES
     size = kernel.operands[operands.left[0]].dtype.itemsize
     return tuple(replace(one, depth=SWIZZLE_BYTES // size) for one in MMA_SHAPES)
@@ -172,7 +174,8 @@ def _schedule(
     tile = _tile(kernel.operands[lefts[0]].dtype.name, one)
     pairs = tuple((lefts.index(a), len(lefts) + rights.index(b)) for a, b in operands.pairs)
     words = tile.count * len(pairs) * max(1, kernel.phases[0].folds[0].accumulators[0].dtype.itemsize // 4)
-    if words > MOST_SUMS:
+    parts = 2 if isinstance(tile, MmaTileShape) and tile.dtype == "float32" and kernel.matmul == "3xtf32" else 1
+    if words > MOST_SUMS // parts:
         return None
     tiles = tuple(
         [_operand_tile(kernel, k, (operands.axes.rows, one.rows), tile, extents) for k in lefts]
@@ -181,10 +184,10 @@ def _schedule(
     if any(one.by_registers and one.lane_pieces * one.step_pieces > MOST_ELEMENTS for one in tiles):
         return None
     chain = CHAIN if isinstance(tile, FmaTileShape) else MMA_CHAIN
-    chain = chain if extents[-1] > chain else 0
+    chain = chain if extents[-1] > chain and parts == 1 else 0
     vectors = _row_vectors(kernel, operands, tile, extents)
     for stages in range(STAGES, 1, -1):
-        schedule = MmaMatmulSchedule(tile, tiles, pairs, vectors, stages, 1, chain)
+        schedule = MmaMatmulSchedule(tile, tiles, pairs, vectors, stages, 1, chain, parts)
         if schedule.smem_bytes <= hardware.block_shared:
             blocks = blocks_for(hardware, words + OTHER_REGISTERS, tile.threads)
             blocks = min(blocks, hardware.shared // (schedule.smem_bytes + SYSTEM_BYTES))
@@ -246,8 +249,9 @@ def mma_clocks(
 def _clocks(s: MmaMatmulSchedule, rate: float, operands: MatmulOperands, extents: Extents, hardware: Hardware) -> float:
     """Clocks of an SM with the most tiles: its blocks share its arithmetic."""
     tiles = -(-output_tiles(s.tile, operands, extents) // hardware.multiprocessors)
-    scalar = {"float32": hardware.fp32, "float64": hardware.fp64}.get(s.tile.dtype, hardware.tensor)
-    unit = hardware.tensor / 2 if isinstance(s.tile, MmaTileShape) and s.tile.dtype == "float32" else scalar  # TF32
+    unit = {"float32": hardware.fp32, "float64": hardware.fp64}.get(s.tile.dtype, hardware.tensor)
+    if isinstance(s.tile, MmaTileShape) and s.tile.dtype == "float32":
+        unit = hardware.tensor / 2 / (1 if s.parts == 1 else 3)  # TF32, three products of two parts
     return tiles * s.tile.rows * s.tile.columns * extents[-1] * len(s.pairs) / (unit * rate)
 
 
@@ -257,6 +261,7 @@ def _reason(s: MmaMatmulSchedule, operands: MatmulOperands, extents: Extents) ->
         f"a thread sums {tile.thread_rows} × {tile.thread_columns} elements by fused multiply-adds"
         if isinstance(tile, FmaTileShape)
         else f"warps of {tile.warp_rows} × {tile.warp_columns} multiply {tile.dtype} on tensor cores"
+        + (", in two parts of TF32 each" if s.parts == 2 else "")
     )
     return (
         f"product of matrices: {output_tiles(tile, operands, extents)} tiles of {tile.rows} × {tile.columns}, "

@@ -19,6 +19,7 @@ INSTRUCTIONS = {
     "uint8": "m16n8k32.row.col.s32.u8.u8.s32",
     "float64": "m16n8k16.row.col.f64.f64.f64.f64",
 }
+PRODUCTS = {1: ((0, 0),), 2: ((1, 0), (0, 1), (0, 0))}  # of which parts, the small ones first
 LETTERS = {F32: "f", I32: "r", F64: "d"}  # of registers, by their type
 i32 = types.int32
 
@@ -47,8 +48,12 @@ class MmaTile(MmaTileShape):
         zero = element_type(self.kind)(0)
         return intrinsic(0)(lambda: (self._types(), lambda e: e.pack(self._types(), [zero] * self.count)))
 
-    def multiply(self, left: str, right: str) -> Callable:
-        """`multiply(left, right, sums)`: adds the products of a K-slice of two tiles of these layouts to the sums."""
+    def multiply(self, left: str, right: str, parts: int = 1, guarded: bool = False) -> Callable:
+        """`multiply(left, right, sums)`: adds the products of a K-slice of two tiles of these layouts to the sums.
+
+        In two `parts`, each float32 is a TF32 number and a smaller one: two products of both and the one of the larger.
+        If `guarded`, what is not finite enters the last one alone: nothing is left of it.
+        """
 
         @emitted(self._types(), 3)
         def emit(e, left_at, right_at, so_far, *, kinds):
@@ -58,9 +63,14 @@ class MmaTile(MmaTileShape):
             for fragments, place in zip((a, b), places):
                 fragments.start(*place, lane)
             for step in range(self.depth * dtype(self.dtype).itemsize // a.step_bytes):
-                x = [self._rounded(e, a.read(step, k)) for k in range(self.warp_rows // 16)]
-                y = [self._rounded(e, half) for k in range(self.warp_columns // 16) for half in halves(b.read(step, k))]
-                self._accumulate(e, x, y, sums)
+                if guarded:
+                    for m, n in PRODUCTS[parts]:
+                        x, y = self._read(e, (a, b), step, lambda v, last=(m, n) == (0, 0): _guarded_parts(e, v, last))
+                        self._accumulate(e, [one[m] for one in x], [one[n] for one in y], sums)
+                    continue
+                x, y = self._read(e, (a, b), step, lambda v: self._parts(e, v, parts))
+                for m, n in PRODUCTS[parts]:
+                    self._accumulate(e, [one[m] for one in x], [one[n] for one in y], sums)
             return e.pack(self._types(), sums)
 
         return emit
@@ -71,11 +81,36 @@ class MmaTile(MmaTileShape):
             return PaddedFragments(e, side, lanes, dtype(self.dtype))
         return Fragments(e, side, layout, self.depth)
 
-    def _rounded(self, e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
-        """A fragment as the instruction takes it: float32 to TF32, to nearest."""
+    def _read(self, e: Emitter, sides: tuple, step: int, parts_of: Callable) -> tuple[list, list]:
+        """The parts of a warp's fragments of both operands at a step."""
+        left, right = sides
+        rights = [part for k in range(self.warp_columns // 16) for part in halves(right.read(step, k))]
+        return [parts_of(left.read(step, k)) for k in range(self.warp_rows // 16)], [parts_of(v) for v in rights]
+
+    def _parts(self, e: Emitter, words: list[ir.Value], parts: int) -> list[list[ir.Value]]:
+        """A fragment as the instruction takes it: float32 as TF32, to nearest, then what is left of it likewise."""
         if self.dtype != "float32":
-            return words
-        return [e.asm(I32, "cvt.rna.tf32.f32 $0, $1;", "=r,r", [word]) for word in words]
+            return [words]
+        b, found = e.builder, list[list[ir.Value]]()
+        for _ in range(parts):
+            found.append([e.asm(I32, "cvt.rna.tf32.f32 $0, $1;", "=r,r", [word]) for word in words])
+            left = [b.fsub(*(b.bitcast(w, F32) for w in pair)) for pair in zip(words, found[-1])]
+            words = [b.bitcast(value, I32) for value in left]
+        return found
+
+    def any_nonfinite(self) -> Callable:
+        """`any_nonfinite(sums)`: whether a sum of the block's is not finite; all threads arrive here."""
+
+        @emitted(types.boolean)
+        def emit(e, held):
+            b, zero, chains = e.builder, ir.Constant(F32, 0.0), [ir.Constant(F32, 0.0)] * 4
+            for k, value in enumerate(e.unpack(held, self.count)):  # NaN or an infinity times 0 is NaN
+                chains[k % 4] = e.call(F32, "llvm.fma.f32", [value, zero, chains[k % 4]])
+            total = b.fadd(b.fadd(chains[0], chains[1]), b.fadd(chains[2], chains[3]))
+            own = b.zext(b.fcmp_unordered("uno", total, total), I32)
+            return b.icmp_unsigned("!=", e.call(I32, "llvm.nvvm.barrier0.or", [own]), I32(0))
+
+        return emit
 
     def _accumulate(self, e: Emitter, x: list[list[ir.Value]], y: list[list[ir.Value]], sums: list[ir.Value]) -> None:
         """Add the products of all fragments of a step; neighbours in time share one."""
@@ -124,6 +159,21 @@ class MmaTile(MmaTileShape):
             i, j = divmod(block, across)
             places.append((b.add(start, I32(((16 * i + 8 * half) * self.pitch + 8 * j) * size)), k))
         return places
+
+
+def _guarded_parts(e: Emitter, words: list[ir.Value], is_last: bool) -> list[list[ir.Value]]:
+    """Both parts of float32, cut off, so that no finite number becomes infinite.
+
+    What is not finite has a larger part only in the last product, and no smaller one.
+    """
+    b, parts = e.builder, (list[ir.Value](), list[ir.Value]())
+    for word in words:
+        large = b.and_(word, I32(-0x2000))
+        finite = b.icmp_unsigned("<", b.and_(word, I32(0x7FFFFFFF)), I32(0x7F800000))
+        small = b.bitcast(b.fsub(b.bitcast(word, F32), b.bitcast(large, F32)), I32)
+        parts[0].append(large if is_last else b.select(finite, large, I32(0)))
+        parts[1].append(b.select(finite, small, I32(0)))
+    return [*parts]
 
 
 def _mma(e: Emitter, form: str, a: list[ir.Value], b: list[ir.Value], c: list[ir.Value]) -> list[ir.Value]:
