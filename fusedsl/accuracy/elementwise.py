@@ -96,9 +96,7 @@ def needs_no_rounding(a, b, product, compute: DType):
 def _passed_on(op: str, args: list[Ball], value):
     """Largest change of the result over the corners of the operands' bounds, if it is monotone between them."""
     with np.errstate(all="ignore"):
-        corner_values = [
-            np.asarray(OPS[op].meaning(*moved)) for moved in itertools.product(*(corners(*a) for a in args))
-        ]
+        corner_values = [np.asarray(OPS[op].meaning(*x)) for x in itertools.product(*(corners(*a) for a in args))]
         worst = distance(value, *corner_values)
         if op in WAVES:
             worst = WAVES[op](worst, corner_values, args, value)

@@ -126,9 +126,7 @@ def refine(results: list[Node]) -> list[Node]:
     no division.
     """
     while True:
-        cuts = {
-            shape: split for shape in {r.type.shape for r in results} if (split := _last_axis_split(results, shape))
-        }
+        cuts = {s: split for s in {r.type.shape for r in results} if (split := _last_axis_split(results, s))}
         if not cuts:
             return results
         results = [_reshaped(r, cuts[r.type.shape]) if r.type.shape in cuts else r for r in results]

@@ -208,9 +208,7 @@ def assume_full_extents(ev: EvaluatorBase, program: ParsedText, r: Request, layo
 def _check_names(program: ParsedText, name: str) -> None:
     """Check that q, k and v are read only inside size and shape."""
     parts = list(program.parts)
-    sized = {
-        part.arguments[0].value for part in parts if isinstance(part, CallExpr) and part.function in ("size", "shape")
-    }
+    sized = {x.arguments[0].value for x in parts if isinstance(x, CallExpr) and x.function in ("size", "shape")}
     for part in parts:
         if isinstance(part, Name) and part.name in ("q", "k", "v") and part not in sized:
             message = f"{name} sees {part.name} inside size alone"

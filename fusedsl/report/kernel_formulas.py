@@ -90,11 +90,7 @@ def _bodies(plan: KernelPlan) -> Iterator[Body]:
         bodies += [*stream.mask_inputs, *stream.row_inputs]
         bodies += [body for score in stream.scores for body in (score.q, score.k)]
         bodies += [body for phase in stream.tile_phases for body in (phase.element, phase.row)]
-        bodies += [
-            *(w.v for w in stream.weighted_sums),
-            stream.row_epilogue,
-            *(ending.body for ending in stream.epilogues),
-        ]
+        bodies += [*(w.v for w in stream.weighted_sums), stream.row_epilogue, *(e.body for e in stream.epilogues)]
     for phase in plan.resident:
         bodies += [body for part in phase.tile_phases for body in (part.element, part.row)]
         bodies += [phase.element, *(step.element for step in phase.scans), phase.row]

@@ -163,9 +163,7 @@ class FunctionWarmCall(WarmCallBuilder):
             parts = "".join(f"{self._template(part, values, results)}, " for part in template)
             return f"({parts})" if type(template) is tuple else f"[{parts}]"
         if type(template) is dict:
-            parts = "".join(
-                f"{self.name(k)}: {self._template(part, values, results)}, " for k, part in template.items()
-            )
+            parts = "".join(f"{self.name(k)}: {self._template(x, values, results)}, " for k, x in template.items())
             return f"{{{parts}}}"
         if isinstance(template, tuple) and hasattr(template, "_fields"):
             parts = ", ".join(self._template(part, values, results) for part in template)

@@ -74,9 +74,7 @@ class CpuAttentionEmitter:
             arrays += [ScratchArray(side.name, side.dtype, f"{width} * {ATTENTION_ROWS}") for side in w.sides]
             arrays += [] if self.contiguous_operand(w.v, d) else [ScratchArray(f"weighed{k}", d, f"{TILE} * {width}")]
             arrays += [ScratchArray(f"active{k}", d, f"{TILE * ATTENTION_ROWS}")] if w.is_active else []
-        arrays += [
-            ScratchArray(value.name, value.dtype, f"{TILE * ATTENTION_ROWS}") for value in self.tile_values.values()
-        ]
+        arrays += [ScratchArray(v.name, v.dtype, f"{TILE * ATTENTION_ROWS}") for v in self.tile_values.values()]
         for count, bodies in (
             (str(TILE * ATTENTION_ROWS), self.attention.mask_inputs),
             (str(ATTENTION_ROWS), self.attention.row_inputs),

@@ -73,11 +73,7 @@ def _attention_seconds(kernel: AttentionKernel, extents: Sequence[int], width: i
     every = prod(extents[: kernel.row_axes + 1])
     axes = [*(score.axis for score in attention.scores), *(w.axis for w in attention.weighted_sums)]
     uses: Iterable[Reduction] = [use for phase in attention.tile_phases for use in phase.folds]
-    bodies = [
-        *(phase.element for phase in attention.tile_phases),
-        *(use.combine for use in uses),
-        *attention.mask_inputs,
-    ]
+    bodies = [*(p.element for p in attention.tile_phases), *(use.combine for use in uses), *attention.mask_inputs]
     return every * (sum(extents[a] for a in axes) * width * MULTIPLICATION + _body_seconds(bodies, width))
 
 

@@ -96,9 +96,7 @@ def reduce_lanes(folds: tuple[Reduction, ...]) -> list[str]:
         fresh = [f"{name}_next" for name in state_names(fold)]
         lines += merge(fold, get_state(fold, "lane", "lane"), get_state(fold, "lane", "lane + half"), fresh)
         lines += put_state(fold, "lane", "lane", fresh)
-    reads = [
-        f"{name} = {text}" for fold in folds for name, text in zip(state_names(fold), get_state(fold, "lane", "0"))
-    ]
+    reads = [f"{name} = {x}" for fold in folds for name, x in zip(state_names(fold), get_state(fold, "lane", "0"))]
     inner = ["for lane in range(half):", *indented(lines), "half = half >> 1"]
     return [f"half = {LANES // 2}", "while half > 0:", *indented(inner), *reads]
 

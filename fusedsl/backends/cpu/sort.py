@@ -152,9 +152,7 @@ def rank_loop(roles: ValueRoles, phase: Phase) -> list[str]:
         stride = f"s{store.operand}at{kernel.axes}" if stride_kind == "s" else stride_kind
         inner.append(store_line(store, f"r{store.operand}", times("rank", stride)))
     for use in phase.folds:
-        inner += reduce.merge(
-            use, reduce.state_names(use), [value.name for value in use.inputs], reduce.state_names(use)
-        )
+        inner += reduce.merge(use, reduce.state_names(use), [v.name for v in use.inputs], reduce.state_names(use))
     count = "columns" if sort.count is None else str(sort.count)
     if not phase.folds:
         return [f"for rank in range({count}):", *indented(inner)]

@@ -90,9 +90,7 @@ class AttentionBuilder(AttentionFrame):
             self.phase_nodes.append((first, weights, known, self.elements(first, weights, known)))
             return self._phases()
         masked = [x.value for x in first if x.slots[0] not in self.tile_state and x.value.op == "where"]
-        held = masked + self._held_between(
-            [lift.value for lift in first], [*(x.value for x in second), *weights], known
-        )
+        held = masked + self._held_between([x.value for x in first], [*(x.value for x in second), *weights], known)
         before = self.elements(first, held, known)
         measured = {slot for lift in second for slot in lift.slots} | set(slots) | set(self._output_slots())
         wanted = [n for n in dict.fromkeys([*self.points, *self.tile_state]) if n not in measured and n not in known]

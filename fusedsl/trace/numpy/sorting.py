@@ -75,9 +75,7 @@ def _quantile(name: str, scale: float) -> Callable[..., Any]:
         dtype = np.result_type(a.dtype if a.dtype.kind == "f" else np.float64)
         dtype = dtype if weak else np.result_type(dtype, getattr(q, "dtype", np.float64))
         rows, axis = _rows(recorder, name, a, axis, dtype)
-        per_level = [
-            _keep_dims(part, a, axis, keepdims) for part in quantiles(recorder, rows, levels.reshape(-1).tolist())
-        ]
+        per_level = [_keep_dims(x, a, axis, keepdims) for x in quantiles(recorder, rows, levels.reshape(-1).tolist())]
         result = recorder.apply("stack", tuple(per_level), 0) if levels.ndim else per_level[0]
         return write_out(recorder, out, result)
 

@@ -234,9 +234,7 @@ def _from_list(r: Any, data: Any, dtype: Any) -> Any:
     if dtype is None:
         kinds = [dtype_of(full_tensor(r, (), part, None)) for part in _flat(data)]
         dtype = functools.reduce(promoted_dtype, kinds, BOOL) if kinds else default_float()
-    parts = [
-        _from_list(r, part, dtype) if isinstance(part, (list, tuple)) else _tensor(r, part, dtype) for part in data
-    ]
+    parts = [_from_list(r, x, dtype) if isinstance(x, (list, tuple)) else _tensor(r, x, dtype) for x in data]
     return r.apply("stack", tuple(parts), 0)
 
 

@@ -56,9 +56,7 @@ def _ends(kernel: KernelIR, phase: Phase, name: str, operations: set[str]) -> se
     first = next(k for k, part in enumerate(parts) if part is phase)
     for part in parts[first:]:
         other = [value for use in part.scan_uses for value in use.inputs]
-        other += [value for use in part.column_reductions for value in use.inputs] + (
-            [part.sort.key] if part.sort else []
-        )
+        other += [v for use in part.column_reductions for v in use.inputs] + ([part.sort.key] if part.sort else [])
         other += [value for use in part.folds if use.name != "sum" for value in use.inputs]
         if any(value.name in names for value in other):
             return set()

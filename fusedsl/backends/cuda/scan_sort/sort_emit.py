@@ -117,10 +117,7 @@ class RowSort:
         src.assign("entries", functions["to_entries"](value, column, "columns"))
         match method:
             case "rounds":
-                names = [
-                    "ranked",
-                    *(f"entry_at_{place}" for place in dict.fromkeys(place for _, place, _ in sort.places)),
-                ]
+                names = ["ranked", *(f"entry_at_{p}" for p in dict.fromkeys(p for _, p, _ in sort.places))]
                 src.assign(
                     f"{', '.join(names)}{',' if len(names) == 1 else ''}", functions["select_best_entries"]("entries")
                 )
