@@ -139,10 +139,8 @@ def _is_shaped(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) ->
     try:
         kernel._program.plans.checked_plan(describe_all(kernel.params, values))
     except ArgumentError as fault:
-        return (
-            kernel._variants.learn(kernel, fault, values)
-            or kernel._variants.for_integers(kernel, values)[0] is not kernel
-        )
+        variants = kernel._variants
+        return variants.learn(kernel, fault, values) or variants.for_integers(kernel, values)[0] is not kernel
     return False
 
 

@@ -52,13 +52,8 @@ def _encode(value: Any, leaf: Callable[[Any], Any], what: str) -> Any:
         return {"dict": [[key, _encode(part, leaf, what)] for key, part in value.items()]}
     if type(value) in PLAIN:
         return {"value": value}
-    kind = type(
-        value.owner
-        if isinstance(value, TracedContainer)
-        else value.array
-        if isinstance(value, ConstantArray)
-        else value
-    )
+    original = value.owner if isinstance(value, TracedContainer) else value
+    kind = type(value.array if isinstance(value, ConstantArray) else original)
     raise ArgumentError(
         f"the function {what} a {kind.__name__}, for which a file has no form",
         "argument.saved",

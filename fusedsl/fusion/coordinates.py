@@ -113,11 +113,8 @@ def all_of(conditions: Iterable[Node | None]) -> Node | None:
 def in_range(position: Node, extent: Dim) -> Node:
     """Whether 0 <= position < extent, by one unsigned comparison."""
     unsigned = node("convert", (position,), None, Type(UINT64))
-    limit = (
-        constant(extent, UINT64)
-        if isinstance(extent, int)
-        else node("convert", (extent_scalar(extent),), None, Type(UINT64))
-    )
+    size = extent if isinstance(extent, int) else extent_scalar(extent)
+    limit = constant(size, UINT64) if isinstance(size, int) else node("convert", (size,), None, Type(UINT64))
     return scalar("less", unsigned, limit, dtype=BOOL)
 
 

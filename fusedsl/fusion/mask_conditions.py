@@ -60,11 +60,8 @@ def may_contribute(reductions: Iterable[OnlineReduction], axes: Iterable[Axis]) 
     """A condition of these axes only that every contributing element satisfies; None: always true."""
     each = [alternatives for reduction in reductions for alternatives in conditions(reduction) or [[]]]
     parts_of_each = [[part for condition in alternatives for part in conjuncts(condition)] for alternatives in each]
-    common = (
-        [c for c in dict.fromkeys(parts_of_each[0]) if all(c in other for other in parts_of_each)]
-        if parts_of_each
-        else []
-    )
+    first = parts_of_each[0] if parts_of_each else []
+    common = [c for c in dict.fromkeys(first) if all(c in other for other in parts_of_each)]
     free, known = free_axes(c for c, _ in common), frozenset(axes)
     own = [(c, truth) for c, truth in common if free[c] <= known]
     return all_of(c if truth else scalar("logical_not", c, dtype=BOOL) for c, truth in own)

@@ -23,13 +23,8 @@ def compute_row_epilogues(cut: Partition, pinned: int) -> Partition:
         for producer in groups if user.is_elementwise else ():
             folds = [f for f in user.imports if f in producer.folds]
             shared = any(f in g.imports for g in groups if g is not user for f in folds)
-            if (
-                folds
-                and producer.rows
-                and producer.is_plain
-                and not shared
-                and not frozenset(user.columns) <= set(producer.rows)
-            ):
+            of_rows = frozenset(user.columns) <= set(producer.rows)
+            if folds and producer.rows and producer.is_plain and not shared and not of_rows:
                 _move_row_values(producer, user, folds, temporaries, pinned)
     return in_launch_order(groups, temporaries, cut.decisions)
 

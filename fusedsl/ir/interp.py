@@ -223,11 +223,9 @@ def _reduce(n, args, arguments, extents):
     fold, axes = n.attr
     (x,) = args
     if fold in ("argmax", "argmin"):
-        return (
-            np.expand_dims(getattr(np, fold)(x, axis=axes[0]), axes[0])
-            if x.size
-            else np.zeros(_shape(n, extents), np.int64)
-        )
+        if not x.size:
+            return np.zeros(_shape(n, extents), np.int64)
+        return np.expand_dims(getattr(np, fold)(x, axis=axes[0]), axes[0])
     if not x.size and fold in ("max", "min"):  # the check passed: there is no result, or one with an initial value
         return np.full(_shape(n, extents), value_of((lowest if fold == "max" else highest)(n.type.dtype)), x.dtype)
     if fold in ("sum", "prod"):

@@ -201,10 +201,8 @@ class KernelRun:
 
     def identity(self, use: Reduction) -> list[np.ndarray]:
         """Identity of a reduction."""
-        return [
-            self.single(eval(text, self.words)).astype(numpy_dtype(v.dtype))
-            for text, v in zip(use.identity, use.accumulators)
-        ]
+        values = (self.single(eval(text, self.words)) for text in use.identity)
+        return [x.astype(numpy_dtype(v.dtype)) for x, v in zip(values, use.accumulators)]
 
     def merged(self, use: Reduction, a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Two states combined."""

@@ -188,10 +188,8 @@ def _margin(text: str, token: Token, blank: str, margin: str | None, above: str 
         message, help = "a line starts with an operator", "put an expression of several lines in brackets"
         raise ParseError(message, "parse.line", text, token.span, help=help)
     if margin is not None and blank != margin:
-        message, help = (
-            "this line is indented differently",
-            "align it, or put an expression of several lines in brackets",
-        )
+        message = "this line is indented differently"
+        help = "align it, or put an expression of several lines in brackets"
         raise ParseError(message, "parse.indent", text, token.span, help=help)
     return blank if "\n" in text[: token.start] else None
 

@@ -52,10 +52,8 @@ def _shape_and_dtype(b: GraphBuilder, x: Any) -> tuple[tuple[Dim, ...], DType]:
 
 def _random_bits(b: GraphBuilder, name: str, seed: Node, stream: Node | int, shape: tuple[Dim, ...]) -> Node:
     """64 or 32 random bits for each element; neighbours share the output of one counter."""
-    key, counter = (
-        _integer_operand(b, seed, 0),
-        _integer_operand(b, b.literal(stream) if isinstance(stream, int) else stream, 2),
-    )
+    number = b.literal(stream) if isinstance(stream, int) else stream
+    key, counter = _integer_operand(b, seed, 0), _integer_operand(b, number, 2)
     return b.elementwise(name, b.cast(_linear_index(b, shape), UINT64), key, counter)
 
 

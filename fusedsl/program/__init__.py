@@ -155,11 +155,9 @@ class Program:
         if parts is None or self.options.verify or self.options.tunes or debug.showing(debug.KERNELS):
             return None
         with contextlib.suppress(FusedslError):
-            return (
-                None
-                if runs_on_other_device(self.options, facts)
-                else stored_calls.call_key(parts, self.options, facts, outs)
-            )
+            if runs_on_other_device(self.options, facts):
+                return None
+            return stored_calls.call_key(parts, self.options, facts, outs)
         return None
 
     def bind(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> BoundCall:

@@ -82,12 +82,8 @@ def in_place(plan: Plan, argument: int, result: int) -> bool:
     The argument must be read at the same positions only, and never later, neither in another kernel nor in the one that
     writes. Kernels that share the writer's launch run at the same time.
     """
-    stores = (
-        (k, u)
-        for k, kernel in enumerate(plan.kernels)
-        for u in kernel.arrays
-        if (u.kind, u.index) == ("result", result)
-    )
+    uses = ((k, u) for k, kernel in enumerate(plan.kernels) for u in kernel.arrays)
+    stores = ((k, u) for k, u in uses if (u.kind, u.index) == ("result", result))
     writer, store = next(stores, (None, None))
     if writer is None or store is None:  # a plan without kernels
         return False

@@ -48,11 +48,9 @@ def negated(n: Node) -> Node | None:
         operand = next((a for a, b in ((x, y), (y, x)) if is_literal(b, -1)), None)
     else:
         operand = next((a.args[0] for a, b in ((x, y), (y, x)) if a.op == "bitwise_invert" and is_literal(b, 1)), None)
-    return (
-        node("negative", (operand,), None, n.type)
-        if signed and operand is not None and operand.type == n.type
-        else None
-    )
+    if not signed or operand is None or operand.type != n.type:
+        return None
+    return node("negative", (operand,), None, n.type)
 
 
 @rule("negative", "bitwise_invert", "logical_not", law="-(-x) = x, ~~x = x, not not x = x")

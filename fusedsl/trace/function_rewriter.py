@@ -162,11 +162,8 @@ class FunctionRewriter:
             return RandomProxy(root)
         if library:
             return ModuleProxy(module, library, self.recorder)
-        return (
-            module
-            if root in sys.stdlib_module_names or root == __name__.split(".")[0]
-            else UserModuleProxy(module, self)
-        )
+        is_foreign = root in sys.stdlib_module_names or root == __name__.split(".")[0]
+        return module if is_foreign else UserModuleProxy(module, self)
 
     def _wrap_container(self, value: Any) -> Any:
         """A copy of a container or object, with proxies for its parts; itself if it holds no arrays or functions."""

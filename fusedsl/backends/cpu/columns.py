@@ -189,7 +189,8 @@ class StripEmitter:
         """Base pointers of a column, and loads that are uniform in the strip."""
         kernel, axes = self.kernel, range(self.kernel.row_axes, self.kernel.axes)
         names = {a: f"i{a}" for a in axes}
-        touched = [x.operand for x in (*self.roles.loads_of(p), *kernel.phases[p].stores)]
+        read, written = self.roles.loads_of(p), kernel.phases[p].stores
+        touched = [load.operand for load in read] + [store.operand for store in written]
         lines = ["left = column", *decode("left", axes, names)]
         lines += [address(kernel, k, f"c{k}", f"r{k}", names) for k in dict.fromkeys(touched)]
         lines += [load_line(x, f"c{x.operand}", "0") for x in self.roles.loads_of(p) if self.step(x.operand) == "0"]

@@ -21,12 +21,9 @@ def operands(kernel: KernelIR) -> tuple[Load, Load] | None:
         return None
     roles, (fold,) = ValueRoles(kernel), phase.folds
     loads, instructions = roles.loads_of(0), phase.element.instructions
-    if (
-        len(loads) != 2
-        or len(instructions) != 1
-        or len(fold.accumulators) != 1
-        or reassociable_merge(fold) != "accumulate_add"
-    ):
+    if len(loads) != 2 or len(instructions) != 1 or len(fold.accumulators) != 1:
+        return None
+    if reassociable_merge(fold) != "accumulate_add":
         return None
     (a, b), (i,) = loads, instructions
     is_product = i.op == "multiply" and i.target == fold.inputs[0].name and set(i.args) == {a.value.name, b.value.name}

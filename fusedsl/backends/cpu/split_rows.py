@@ -82,9 +82,5 @@ def merge_function(kernel: KernelIR, p: int, shared: list[ScratchArray], private
         body += reduce.reduce_tree(phase.folds, "parts")
     body += row_epilogue(roles, p)
     body += [reduce.put(f"{v.name}_row", "row", v.name) for v in roles.row_results(p)]
-    return [
-        *prologue(kernel, shared, private),
-        "for row in range(begin, end):",
-        *indented(body or ["row = row"]),
-        *free(private),
-    ]
+    loop = ["for row in range(begin, end):", *indented(body or ["row = row"])]
+    return [*prologue(kernel, shared, private), *loop, *free(private)]

@@ -207,10 +207,8 @@ def _sides(value: Node, kv_axis: Axis, free: dict[Node, frozenset]) -> list[tupl
     if len(sums) != 1 or factors.where:
         return []
     has_other_axes = any(free[n] - free[sums[0]] for n in factors.over)
-    if not (
-        _have_distinct_scores(sums[0], kv_axis, free)
-        or (has_other_axes and _are_separate_weights(sums[0], kv_axis, free))
-    ):
+    separate = has_other_axes and _are_separate_weights(sums[0], kv_axis, free)
+    if not (separate or _have_distinct_scores(sums[0], kv_axis, free)):
         return []
     sides: list[tuple[str, Node]] = []
     for sign, x in (("add", sums[0].args[0]), (sums[0].op, sums[0].args[1])):

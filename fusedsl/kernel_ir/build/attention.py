@@ -49,11 +49,8 @@ class AttentionBuilder(AttentionFrame):
         lanes = tuple(self.axes.index(a) for a in self.query_axes)
         mask, mask_words = block_mask(self, self.phase_nodes)
         read = tuple(tuple(self.builder.body((), [n], self.known()) for n in nodes) for nodes in self.inputs)
-        join, rise = (
-            (merging.update_row_max(), merging.choose_reference())
-            if pattern.reduction.running_reference
-            else (None, None)
-        )
+        runs = pattern.reduction.running_reference
+        join, rise = (merging.update_row_max(), merging.choose_reference()) if runs else (None, None)
         inputs, row_inputs = read
         found = (lanes, scores, tile, state, weighings, row, row_stores, endings, mask)
         return AttentionBody(*found, inputs, row_inputs, join, rise, parts, self._paged_operands(), mask_words)

@@ -79,11 +79,9 @@ class Algebra:
             return terms if self._allowed(terms) else n.op
         yes, no = sides
         terms_of_select = select_of_exponentials(condition, yes, no, self.forms)
-        return (
-            terms_of_select
-            if terms_of_select is not None and self._allowed(terms_of_select)
-            else "a condition that reads it"
-        )
+        if terms_of_select is None or not self._allowed(terms_of_select):
+            return "a condition that reads it"
+        return terms_of_select
 
     def _allowed(self, terms: Form) -> bool:
         """Whether a form has few terms and few row values, and no exponent has a factor that depends on the pass."""

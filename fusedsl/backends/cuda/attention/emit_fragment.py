@@ -173,10 +173,8 @@ class FragmentEmitter:
             address = f"{self.facts.base_address(k)} + {first}"
         self.emit(f"at_{name} = {address}")
         read = f"read_{name}_{domain.label}"
-        types, lines = (
-            f"int64, int64, int64, bool -> {load.value.dtype}",
-            [f"return fetch_{dtype}(at + c * step, valid)"],
-        )
+        types = f"int64, int64, int64, bool -> {load.value.dtype}"
+        lines = [f"return fetch_{dtype}(at + c * step, valid)"]
         self.define(read, domain, types, "at, c, step, valid", lines)
         self.emit(f"{name} = {read}(at_{name}, column_offsets(), {step}, {self.in_bounds})")
 

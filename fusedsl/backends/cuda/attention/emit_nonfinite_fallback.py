@@ -59,10 +59,8 @@ class NonfiniteFallback:
         source.bind("multiply_row", QK_ROW.product(facts.score.value.dtype.name))
         warp = f"warpgroup * {ROWS} + (reread_thread_idx() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS}"
         source.emit(f"warp_from, warp_row = int32(row_from + {warp}), int32(0)")
-        with (
-            source.while_(f"(warp_row < {WARP_ROWS}) & (warp_from + warp_row < {facts.row_limit})"),
-            self.values.scope(),
-        ):
+        rows = f"(warp_row < {WARP_ROWS}) & (warp_from + warp_row < {facts.row_limit})"
+        with source.while_(rows), self.values.scope():
             source.emit("query_row = int64(warp_from + warp_row)")
             if group is not None:
                 source.emit(f"head_row = udiv(query_row, {n})", f"query_row = query_row - head_row * {n}")

@@ -49,10 +49,8 @@ class MmaEmitter:
 
     def emit(self) -> str:
         s, facts = self.schedule, self.facts
-        bind, start = (
-            self.source.bind,
-            {"rows_from": row_positions("int64"), "columns_from": SCORE.column_index("int64")},
-        )
+        bind = self.source.bind
+        start = {"rows_from": row_positions("int64"), "columns_from": SCORE.column_index("int64")}
         bind("score_fragment", Fragment(s.columns))
         self.source.bind_several(start)
         bind("in_bounds", SCORE.in_bounds())
@@ -118,11 +116,8 @@ class MmaEmitter:
         wait = [*["wait_copies()"] * is_async, "barrier()"]
         load_v = [*self.tiles.load("v", "column_from"), *["commit_group()"] * is_async] if facts.has_output else []
         source.emit(*self.tiles.load("q", "row_from"), "k = int32(0)", *self.scheduler.next_kv_block(), *load_k)
-        full = (
-            f"column_from + {s.columns} <= n{facts.kv_axis}"
-            if not facts.has_block_mask
-            else "(full >> (tile & 31)) & 1"
-        )
+        in_bounds = f"column_from + {s.columns} <= n{facts.kv_axis}"
+        full = "(full >> (tile & 31)) & 1" if facts.has_block_mask else in_bounds
         with source.while_("k < count"):
             source.emit(f"column_from = {first}", f"is_full = {full}")
             source.emit(*(paged.keep_validity() if paged else []), *wait, *load_v)

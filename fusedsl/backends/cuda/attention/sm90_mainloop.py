@@ -48,18 +48,10 @@ class Sm90Mainloop:
     """A consumer warpgroup's loop over the key tiles of a work tile."""
 
     def __init__(self, softmax: OnlineSoftmax, schedule: Sm90AttentionSchedule, scheduler: Sm90TileScheduler):
-        self.values, self.source, self.softmax, self.masks = (
-            softmax.values,
-            softmax.values.source,
-            softmax,
-            softmax.masks,
-        )
-        self.source, self.facts, self.schedule, self.scheduler = (
-            softmax.values.source,
-            softmax.facts,
-            schedule,
-            scheduler,
-        )
+        self.softmax, self.values, self.masks = softmax, softmax.values, softmax.masks
+        self.source = softmax.values.source
+        self.source, self.facts = softmax.values.source, softmax.facts
+        self.schedule, self.scheduler = schedule, scheduler
         self.pipelines, kernel = TmaPipelines(schedule), self.facts.kernel
         bias = bias_operand(kernel, self.facts.query_axis) if schedule.bias_stages else None
         self.bias = next((load.value.name for load in kernel.loads if load.operand == bias), "")
@@ -199,18 +191,11 @@ class Sm90Mainloop:
     def _tile_is_inactive(self) -> str:
         """The condition that the key tile of `tile_info` is not the last, and has no active element in the rows of the
         warpgroup, `warpgroup_from` to `warpgroup_end`. Masks that read memory or other axes are not evaluated."""
-        facts, mask, columns, n = (
-            self.facts,
-            self.facts.body.block_mask,
-            self.schedule.columns,
-            f"n{self.facts.kv_axis}",
-        )
+        facts, columns = self.facts, self.schedule.columns
+        mask, n = facts.body.block_mask, f"n{facts.kv_axis}"
         scalars = {v.name: v.dtype.name for v in facts.kernel.scalars}
-        types, lines, active = (
-            {"tile_info": "int32", "warpgroup_from": "int32", "warpgroup_end": "int32"},
-            list[str](),
-            "",
-        )
+        lines, active = list[str](), ""
+        types = {"tile_info": "int32", "warpgroup_from": "int32", "warpgroup_end": "int32"}
         last_row = f"int64(minimum(warpgroup_from + {ROWS}, warpgroup_end) - 1)"
         ranges = {facts.kv_axis: ("first", "last"), facts.query_axis: ("int64(warpgroup_from)", last_row)}
         ends = {v.name: x for axis, *pair in mask.ranges for v, x in zip(pair, ranges.get(axis, ()))} if mask else {}

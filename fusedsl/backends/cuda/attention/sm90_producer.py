@@ -100,12 +100,8 @@ class Sm90Producer:
     def _load_warp(self) -> list[str]:
         """Lines of the load warp: q, and k and v of each active key block of one work tile after another."""
         scheduler = self.scheduler
-        loads = [
-            *scheduler.first_kv_block(),
-            "k = int32(0)",
-            "while k < packed_count >> 1:",
-            *indented(self._load_kv_block()),
-        ]
+        pairs = ["while k < packed_count >> 1:", *indented(self._load_kv_block())]
+        loads = [*scheduler.first_kv_block(), "k = int32(0)", *pairs]
         start = ["elected = thread_idx() == 0", "kv_iter, work_iter = int32(0), int32(0)"]
         if not self.schedule.persistent_blocks:
             info = [*scheduler.decode_work_tile(), *scheduler.count_kv_blocks(), "packed_count = count << 1 | 1"]

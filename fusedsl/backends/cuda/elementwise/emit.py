@@ -53,11 +53,8 @@ def _emit_line(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
 def _emit_loads(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     with src.if_else("whole") as branches:
         for load in src.kernel.loads:
-            name, dtype, pointer = (
-                load.value.name,
-                src.kernel.operands[load.operand].dtype,
-                src.names.pointer(load.operand),
-            )
+            name, pointer = load.value.name, src.names.pointer(load.operand)
+            dtype = src.kernel.operands[load.operand].dtype
             kind, stride = src.access(load.operand, schedule.width)
             if kind == "0":
                 src.assign(name, src.bind(f"load_{name}", load_value(dtype.name))(pointer))

@@ -34,13 +34,9 @@ def schedule_cluster(row: RowProblem) -> ResidentRowSchedule | None:
     scattered = width == 1 or any(kernel.operands[k].strides[-1] == "s" for k in kernel.element_operands)
     if hardware.cc < COPY_FROM or columns <= LONG_ROW or scattered:
         return None
-    ends = (
-        row.is_split
-        and width < 8
-        and columns >= APART_FROM
-        and not (_is_expensive_to_recompute(kernel) or has_gathers(kernel))
-    )
-    if row.is_split and not ends and not _is_expensive_to_recompute(kernel):
+    expensive = _is_expensive_to_recompute(kernel)
+    ends = row.is_split and width < 8 and columns >= APART_FROM and not (expensive or has_gathers(kernel))
+    if row.is_split and not ends and not expensive:
         return None
     row = replace(row, apart=2 * width - 2 if ends else 0)
     teams = TEAMS if late_tile_registers(kernel) else tuple(reversed(TEAMS))
@@ -105,11 +101,9 @@ def with_recomputed_values(kernel: KernelIR) -> KernelIR | None:
     *earlier, last = kernel.phases
     computed = {v.name for phase in earlier for v in phase.element.results}
     computed -= {load.value.name for load in kernel.loads}
-    if (
-        not computed & {v.name for v in last.element.args}
-        or last.folds
-        or any(p.scans or p.sort for p in kernel.phases)
-    ):
+    if not computed & {v.name for v in last.element.args} or last.folds:
+        return None
+    if any(p.scans or p.sort for p in kernel.phases):
         return None
     if not last.stores or has_gathers(kernel) or any(store.value in computed for store in last.stores):
         return None

@@ -51,13 +51,9 @@ def schedule_dynamic_threads(
     layer norm, whose weights are read element by element at distances that the compiler does not know.
     """
     width, columns = row_width(kernel), extents[-1]
-    if (
-        not kernel.resident
-        or not contiguous(kernel)
-        or kernel.is_subkernel
-        or is_common_length(columns)
-        or width not in WIDTHS
-    ):
+    if not kernel.resident or not contiguous(kernel) or kernel.is_subkernel:
+        return None
+    if is_common_length(columns) or width not in WIDTHS:
         return None
     split, single = covered_columns(kernel, columns, width) > columns, prod(extents[: kernel.row_axes]) == 1
     if split and (needs_whole_block(kernel) or has_gathers(kernel)):

@@ -147,10 +147,8 @@ def _persistent_clusters(row: RowProblem, cluster: int, threads: int, teams: int
     often = sum(bool(phase.folds) for phase in kernel.phases) > 1
     late = ahead < vectors and can_chunk_epilogue(kernel) and not (often and columns >= LATE_BELOW)
     piece = piece or LATE_PIECE * late
-    if (
-        ahead < least
-        or required_registers(kernel, Tiling(width, vectors, epilogue_vectors=piece)) + TURNING > registers
-    ):
+    tiling = Tiling(width, vectors, epilogue_vectors=piece)
+    if ahead < least or required_registers(kernel, tiling) + TURNING > registers:
         return None
     reason = (
         f"a row of {columns} fits {threads} threads in each of a cluster of {cluster} blocks: {vectors} vectors of "

@@ -59,12 +59,9 @@ def schedule_smem(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
         kernel.batch_invariant_width
     ):  # of a single row nothing says which arrays it shares with others, and which are copied
         return None
-    if (
-        hardware.cc < COPY_FROM
-        or needs_whole_block(kernel)
-        or not contiguous(kernel)
-        or not smem_copied_operands(kernel)
-    ):
+    if hardware.cc < COPY_FROM or needs_whole_block(kernel):
+        return None
+    if not contiguous(kernel) or not smem_copied_operands(kernel):
         return None
     schedules = [_shared_by(size, kernel, width, hardware) for size in cluster_sizes(hardware.cluster)]
     needs = [smem_bytes(schedule, kernel, columns) for schedule in schedules]

@@ -129,10 +129,8 @@ class RowSort:
             case "choose":
                 src.assign("bound", functions["insert_topk"]("buffer", "entries", "bound", "at == 0"))
             case "merge":
-                src.emit(
-                    functions["sort_entries"]("buffer", "entries"),
-                    functions["store_sorted_run"]("buffer", "work", "at"),
-                )
+                src.emit(functions["sort_entries"]("buffer", "entries"))
+                src.emit(functions["store_sorted_run"]("buffer", "work", "at"))
 
     def end(self, phase: Phase) -> None:
         """What stands behind the loop that gathered an order."""

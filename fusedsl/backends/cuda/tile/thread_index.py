@@ -185,10 +185,8 @@ def _parameter(name: str, bits: int) -> Callable:
         def emit(e, _, number):
             b = e.builder
             number = number if number.type == I64 else b.sext(number, I64)
-            text = (
-                f"{{ .reg .b64 at; mov.b64 at, {b.function.name}_param_0; add.s64 at, at, $1; "
-                f"ld.param.b{bits} $0, [at]; }}"
-            )
+            address = f"{{ .reg .b64 at; mov.b64 at, {b.function.name}_param_0; add.s64 at, at, $1; "
+            text = f"{address}ld.param.b{bits} $0, [at]; }}"
             return e.asm(kind, text, f"={'l' if bits == 64 else 'r'},l", [b.mul(number, I64(bits // 8))])
 
         return result, emit
