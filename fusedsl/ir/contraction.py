@@ -70,7 +70,7 @@ def contract(b: GraphBuilder, x: Node, y: Node, subscripts: Subscripts, what: st
     d, gone = promote(x.type.dtype, y.type.dtype), set(left + right) - set(result)
     meet = set(left) & set(right) & gone
     if (d.storage and not meet) or (d.compute is not d and gone - meet):
-        x, y = (b.convert(_rounded(b, z), FLOAT32) for z in (x, y))
+        x, y = (b.convert(rounded_operand(b, z), FLOAT32) for z in (x, y))
     x, left = _alone_summed(b, x, left, right + result)
     y, right = _alone_summed(b, y, right, left + result)
     remaining = "".join(c for c in result if c in left + right)
@@ -92,11 +92,11 @@ def _sum_of_products(b: GraphBuilder, x: Node, y: Node, subscripts: Subscripts) 
     extent = dict(zip(canonical.right, y.type.shape)) | dict(zip(canonical.left, x.type.shape))
     dtype = FLOAT32 if x.type.dtype.storage else promote(x.type.dtype, y.type.dtype)
     shape, weak = tuple(extent[c] for c in canonical.result), x.type.weak and y.type.weak
-    product = node("contract", (_rounded(b, x), _rounded(b, y)), str(canonical), Type(dtype, shape, weak))
+    product = node("contract", (rounded_operand(b, x), rounded_operand(b, y)), str(canonical), Type(dtype, shape, weak))
     return b.cast(product, dtype) if b.rounding == "op" and dtype.compute is not dtype else product
 
 
-def _rounded(b: GraphBuilder, x: Node) -> Node:
+def rounded_operand(b: GraphBuilder, x: Node) -> Node:
     """A narrow float rounded to its dtype, if it was computed in float32."""
     d, below = x.type.dtype, x
     if d.compute is d:
@@ -108,10 +108,25 @@ def _rounded(b: GraphBuilder, x: Node) -> Node:
 
 
 def _cast(b: GraphBuilder, x: Node, d: DType) -> Node:
-    """The cast of a stored array, moved below a transpose, which so remains a view."""
-    if x.op != "transpose":
+    """The cast of a stored array, moved below views, which so remain views.
+
+    A slice is cast itself, unless it is one of a matrix product, which is stored as a whole.
+    """
+    if x.op not in VIEWS or (x.op == "index" and not _keeps_all(x) and not _is_product_view(x)):
         return b.cast(x, d)
-    return node("transpose", (_cast(b, x.args[0], d),), x.attr, Type(d, x.type.shape))
+    return node(x.op, (_cast(b, x.args[0], d),), x.attr, Type(d, x.type.shape))
+
+
+def _keeps_all(x: Node) -> bool:
+    """Whether an index adds axes of one element, and leaves out none."""
+    kept = [key for key in x.attr if key[0] != "new"]
+    return all(key == ("slice", 0, 1, n) for key, n in zip(kept, x.args[0].type.shape))
+
+
+def _is_product_view(x: Node) -> bool:
+    while x.op in VIEWS:
+        x = x.args[0]
+    return x.op == "contract"
 
 
 # -- extents

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ..errors import DTypeError
 from ..ir import shapes
 from ..ir.builder import GraphBuilder
-from ..ir.contraction import matmul
+from ..ir.contraction import matmul, rounded_operand
 from ..ir.graph import Node, value_of
 from ..ir.types import BOOL
 from .attention_layout import AttentionLayout, Request, lay_out, restore_layout
@@ -27,7 +27,7 @@ def attention(ev: EvaluatorBase, r: Request) -> Node | tuple[Node, Node]:
     width = r.q.type.shape[-1]
     wide = r.q.type.dtype.compute
     scale = r.scale if r.scale is not None else b.elementwise("rsqrt", b.convert(b.extent(width), wide))
-    q, k, v = (b.convert(x, wide) for x in (layout.q, layout.k, layout.v))
+    q, k, v = (b.convert(rounded_operand(b, x), wide) for x in (layout.q, layout.k, layout.v))
     score = b.elementwise("multiply", matmul(b, q, shapes.swapaxes(b, k, -1, -2)), b.convert(scale, wide))
     score, keep = _apply_score_and_mask(ev, r, score, layout)
     out, lse = _softmax_pv(b, score, keep, v)
