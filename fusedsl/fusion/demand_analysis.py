@@ -39,6 +39,25 @@ def below_views(n: Node) -> Node:
     return n
 
 
+def array_below(n: Node) -> Node:
+    """The array to store for an operand: that below its views, or a view of that which no strides express.
+
+    Such a view merges permuted axes, as where heads are joined: it is stored as the operand reads it.
+    """
+    base, chain = n, []
+    while base.op in FREE:
+        chain.append(base)
+        base = base.args[0]
+    found, permuted = base, False
+    for view in reversed(chain if base.op not in LEAVES else ()):
+        if view.op == "convert":
+            break
+        if view.op == "reshape" and permuted and view.type.rank < view.args[0].type.rank:
+            found, permuted = view, False
+        permuted = permuted or view.op == "transpose"
+    return found
+
+
 def own_coordinates(shape: Sequence[Dim]) -> Coordinates:
     """Coordinates of a store: one axis per extent other than 1."""
     axes: list[Axis] = []

@@ -11,12 +11,21 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
-from ..ir.dims import Dim
-from ..ir.graph import Node, walk
+from ..ir.dims import Dim, expression, product
+from ..ir.graph import Node, search, walk
 from ..ir.op_cost import FETCH_COST
-from ..ir.ops import LEAVES, OPS
+from ..ir.ops import LEAVES, OPS, VIEWS
 from .coordinates import Coordinates
-from .demand_analysis import FREE, below_views, canonical, count_read_patterns, count_reads, own_coordinates, reads
+from .demand_analysis import (
+    FREE,
+    array_below,
+    below_views,
+    canonical,
+    count_read_patterns,
+    count_reads,
+    own_coordinates,
+    reads,
+)
 from .formulation import ON_CUDA, AttentionMode, Formulation, ProductMode
 from .graph_products import factors_of, free_rank, is_large, is_product, matmul_extents, summed_factors
 from .long_joins import pieces_of_long_joins, user_counts
@@ -64,7 +73,11 @@ def materialize(
     longest = MOST_OPERATIONS if instructions_per_byte < inf else MOST_PROMISED
     limited = _Limited(results, fits, way, longest)
     chosen = limited.find()
-    products = stored_products(results, chosen, limited.attention, fits, way)
+    stored = _ReadAnalysis(results, chosen, instructions_per_byte).find()
+    if way.products is ProductMode.FUSED:
+        return stored
+    arrays = {s.node: s.reason for s in stored}
+    products = stored_products(results, arrays, limited.attention_products(arrays), fits, way)
     return _ReadAnalysis(results, chosen | products.arrays, instructions_per_byte, products.alone).find()
 
 
@@ -96,7 +109,7 @@ class _Limited:
         self.along: dict[Node, tuple[int, ...] | None] = {}  # axes of the last of them
         self.size: dict[Node, int] = {}  # instructions of an element
         self.inside: dict[Node, frozenset[Node]] = {}  # nodes that compute an element
-        self.attention: set[Node] = set()  # products that an attention kernel may compute
+        self.weighed: dict[Node, Node] = {}  # product that attention may compute -> its operand of weights
 
     def find(self) -> dict[Node, str]:
         self.stored |= pieces_of_long_joins(self.order)
@@ -116,7 +129,7 @@ class _Limited:
         return 0 if n in self.stored else values[n]
 
     def _note(self, n: Node) -> None:
-        args = dict.fromkeys(map(below_views, n.args))
+        args = dict.fromkeys(map(array_below, n.args))
         below = max((self._of(self.products, a) for a in args), default=0)
         self.products[n] = below + is_product(n)
         here = n.op in WORKS and below > 0 and not is_product(n)
@@ -132,7 +145,7 @@ class _Limited:
 
     def _limit_operands(self, n: Node) -> None:
         """Store the operands of a product that attention does not compute itself."""
-        operands = [below_views(x) for x in summed_factors(n)]
+        operands = [array_below(x) for x in summed_factors(n)]
         for x in operands:
             if self._of(self.products, x) > 1:
                 self._store_inner(x)
@@ -152,7 +165,7 @@ class _Limited:
 
     def _limit_row(self, n: Node) -> None:
         """Store products below a weighted sum per row whose weights are computed from scores."""
-        held = [x for x in map(below_views, summed_factors(n)) if self._of(self.products, x)]
+        held = [x for x in map(array_below, summed_factors(n)) if self._of(self.products, x)]
         if len(held) == 1 and self.folded[held[0]] and self.products[held[0]] > 1:
             self._store_inner(held[0])
 
@@ -171,37 +184,66 @@ class _Limited:
         if not (self.folded[x] or all(len(d) == 1 and self.fits(d[0], WIDEST) for d in widths)):
             self.stored[x] = "its axes are wider than attention kernels allow"
             return
-        for y in (*operands, *(below_views(y) for m in scores for y in factors_of(m))):
+        for y in (*operands, *(array_below(y) for m in scores for y in factors_of(m))):
             if y is not x and _is_rounded(y):
                 self.stored.setdefault(y, "it is rounded to 16 bits, which tensor cores multiply")
-        self.attention.update((n, *scores))
+        self.weighed[n] = x
+
+    def attention_products(self, stored: Collection[Node]) -> set[Node]:
+        """Products of weights and their scores that an attention kernel may compute, if these arrays are stored."""
+        found: set[Node] = set()
+        for n, x in self.weighed.items():
+            below = search([x] if x not in stored else [], lambda m: [a for a in m.args if a not in stored])
+            if scores := [m for m in below if is_product(m)]:
+                found.update((n, *scores))
+        return found
 
     def _is_stored_apart(self, n: Node, x: Node) -> bool:
         """Whether operand `x` of a large product is stored though an attention kernel could compute it."""
-        unreduced = not self.folded[x] or self.way.attention is AttentionMode.MATERIALIZED
-        return unreduced and is_large(n, self.fits)
+        chain = self.way.attention is AttentionMode.TILE_MAX and not self.folded[x]  # on a CPU, two products in turn
+        return (chain or self.way.attention is AttentionMode.MATERIALIZED) and is_large(n, self.fits)
 
     def _store_inner(self, n: Node) -> None:
         """Store products that are operands of scores, so that the scores can be reduced where they are computed."""
         inside = sorted(self.inside[n], key=self.index.__getitem__)
         for m in inside:
-            for x in map(below_views, factors_of(m) if is_product(m) else ()):
+            for x in map(array_below, factors_of(m) if is_product(m) else ()):
                 if self._of(self.products, x) and not self.folded[x]:
                     self.stored[x] = INSIDE
+                elif self._of(self.products, x) and self._is_reduced(m, inside):
+                    self.stored[x if self._is_narrow(m, x) else m] = INSIDE
         for m in inside:
             self._note(m)
+
+    def _is_reduced(self, m: Node, inside: Sequence[Node]) -> bool:
+        """Whether elements of a product are reduced or scanned by one of these nodes, which are in order."""
+        above = {m}
+        for n in inside:
+            if n is not m and n not in self.stored and not above.isdisjoint(map(array_below, n.args)):
+                if n.op in WORKS and not is_product(n):
+                    return True
+                above.add(n)
+        return False
+
+    def _is_narrow(self, m: Node, x: Node) -> bool:
+        """Whether rows of a product's operand are no longer than rows of the product."""
+        extents = matmul_extents(m)
+        operands = [array_below(y) for y in factors_of(m)]
+        columns = extents.alone[1 - operands.index(x)]
+        return self.fits(expression("-", product(extents.summed), product(columns)), 0)
 
     def _store_before(self, n: Node, values: dict[Node, int], reason: str) -> None:
         """Store the operand that makes a node exceed a limit."""
         most = max(self._of(values, a) for a in n.args)
         for a in n.args:
-            if self._of(values, a) == most and below_views(a).op not in LEAVES:
-                self.stored.setdefault(below_views(a), reason)
+            if self._of(values, a) == most and array_below(a).op not in LEAVES:
+                self.stored.setdefault(array_below(a), reason)
         self._note(n)
 
 
 def _is_rounded(n: Node) -> bool:
     """Whether an array is rounded to a 16-bit float after more than a multiplication."""
+    n = below_views(n) if n.op in VIEWS else n
     if n.op != "cast" or n.type.dtype.kind != "f" or n.type.dtype.bits != 16:
         return False
     return below_views(n.args[0]).op not in (*LEAVES, "multiply", "divide", "cast")
@@ -226,7 +268,7 @@ def cost(n: Node) -> int:
 class _ReadAnalysis:
     """Backward pass over the graph: all coordinates at which an array is read are known when it is visited."""
 
-    def __init__(self, results: Sequence[Node], stored: dict[Node, str], rate: float, apart: Collection[Node]):
+    def __init__(self, results: Sequence[Node], stored: dict[Node, str], rate: float, apart: Collection[Node] = ()):
         self.results, self.stored, self.rate = results, dict(stored), rate
         self.apart = apart  # products whose epilogues are in later kernels
         self.order = list(walk(results))

@@ -15,6 +15,7 @@ from .contractions import matmul_factors
 from .coordinates import Axis, memory_order
 from .cost_model import ATTOSECOND, Computation, Prices, computed_nodes, cost, count_of, plus, times
 from .fusion_group import Decision, FusionGroup, Partition, in_launch_order, load_of
+from .graph_products import exceeds_small
 from .roofline import LATENCY, LAUNCH
 from .scalar_program import temporary
 
@@ -71,15 +72,19 @@ def _tiles(axes: Iterable[Axis]) -> Dim:
     return expression("//", plus(count_of(axes), TILE - 1), TILE)
 
 
-def store_factors(cut: Partition, prices: Prices, fits: Callable[[Dim, int], bool], pinned: int) -> Partition:
+def store_factors(
+    cut: Partition, prices: Prices, fits: Callable[[Dim, int], bool], pinned: int, every: bool = False
+) -> Partition:
     """The partition with expensive operands of matrix products stored by separate kernels, if that is faster.
+
+    With `every`, all computed operands of large products are stored.
 
     The answer holds for every call for which `fits` gives the same answer about the saving. Cheap operands, such as
     casts and scaled quantised weights, stay in the product. The first `pinned` temporaries belong to the program and
     stay.
     """
     groups, temporaries, decisions = list(cut.groups), list(cut.temporaries), list(cut.decisions)
-    for factor in [x for k in range(len(groups)) for x in _expensive_factors(groups, k, prices, fits)]:
+    for factor in [x for k in range(len(groups)) for x in _expensive_factors(groups, k, prices, fits, every)]:
         if not _store_by_producer(groups, temporaries, factor, pinned):
             _store_by_own_kernel(groups, temporaries, factor)
         what = f"{factor.value.op} before a matrix product"
@@ -122,7 +127,7 @@ def _store_by_producer(groups: list[FusionGroup], temporaries: list, factor: Exp
 
 
 def _expensive_factors(
-    groups: list[FusionGroup], k: int, prices: Prices, fits: Callable[[Dim, int], bool]
+    groups: list[FusionGroup], k: int, prices: Prices, fits: Callable[[Dim, int], bool], every: bool
 ) -> Iterator[ExpensiveFactor]:
     """Operands of a kernel's products that are worth storing."""
     group = groups[k]
@@ -140,13 +145,36 @@ def _expensive_factors(
         work = [n for n in computed_nodes([value], frozenset(group.imports)) if n.op not in BOUND]
         inner = [n for n in work if free[n] == free[value]]  # values with fewer axes are computed less often
         each = sum(map(cost, inner))
+        large = every and value not in alone and not _is_in_memory(value) and _is_large(group, value, pairs, free, fits)
         special = any(n.op in OPS and OPS[n.op].special for n in inner)
-        if not (special or each >= EXPENSIVE) or not all(free[n] <= free[value] for n in work):
+        if not (special or large or each >= EXPENSIVE) or not all(free[n] <= free[value] for n in work):
             continue
         own = memory_order([value], tuple(a for a in (*group.rows, *group.columns) if a in free[value]))
         root = temporary(value, own, 0)
         once = plus(prices.busy(Computation((value,), (root,), frozenset(group.imports))), KERNEL_OVERHEAD)
         recompute = _seconds_in_lanes if value in alone else _seconds_per_tile
         saved = expression("-", recompute(group, own, each, prices), once)
-        if not fits(saved, 0):
+        if large or not fits(saved, 0):
             yield ExpensiveFactor(k, value, own, prices.number(saved))
+
+
+def _is_in_memory(value: Node) -> bool:
+    """Whether an operand is an element of an array, in another dtype at most."""
+    while value.op == "convert":
+        value = value.args[0]
+    return value.op == "load"
+
+
+def _is_large(
+    group: FusionGroup,
+    value: Node,
+    pairs: Sequence[tuple[Node, Node] | None],
+    free: Mapping[Node, frozenset[Axis]],
+    fits: Callable[[Dim, int], bool],
+) -> bool:
+    """Whether an operand is one of a large product."""
+    for pair in pairs:
+        if pair is not None and value in pair:
+            rows, columns = (count_of(a for a in group.rows if a in free[x] - free[y]) for x, y in (pair, pair[::-1]))
+            return exceeds_small(rows, columns, count_of(group.columns), fits)
+    return False

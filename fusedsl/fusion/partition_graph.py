@@ -46,6 +46,11 @@ class PassContext:
     prices: Prices  # time model of reported decisions
     way: Formulation
 
+    @property
+    def stores_operands(self) -> bool:
+        """Whether large products multiply arrays in memory."""
+        return self.way.products is not ProductMode.FUSED
+
 
 def _isolate_products(cut: Partition, context: PassContext) -> Partition:
     if context.way.products is not ProductMode.ALONE:
@@ -57,7 +62,7 @@ PartitionPass = Callable[[Partition, PassContext], Partition]
 PARTITION_PASSES: tuple[tuple[str, bool, PartitionPass], ...] = (  # (name, whether it needs a budget, pass), in order
     ("row epilogues", False, lambda cut, c: compute_row_epilogues(cut, c.pinned)),
     ("materialize shared values", True, lambda cut, c: materialize_shared(cut, c.fixed, c.fits)),
-    ("store matmul operands", True, lambda cut, c: store_factors(cut, c.fixed, c.fits, c.pinned)),
+    ("store matmul operands", True, lambda cut, c: store_factors(cut, c.fixed, c.fits, c.pinned, c.stores_operands)),
     ("isolate products", False, _isolate_products),
     ("register budget", True, lambda cut, c: fit_register_budget(cut, c.budget, c.prices)),
 )

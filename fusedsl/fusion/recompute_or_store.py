@@ -91,6 +91,3 @@ def _store_of(groups: list[FusionGroup], shared: SharedValue, index: int) -> Sca
     return temporary(
         shared.value, memory_order([shared.value], groups[shared.first].rows + groups[shared.first].columns), index
     )
-
-
-# -- temporaries of elements

@@ -87,4 +87,5 @@ class ScalarProgram:
 def temporary(value: Node, axes: tuple[Axis, ...], index: int) -> ScalarStore:
     """Store of a value to a temporary along these axes."""
     shape = tuple(a.extent for a in axes)
-    return ScalarStore("temporary", index, shape, shape, axes, value, Type(value.type.dtype, shape))
+    rounded = value.op == "cast" and value.type.dtype.compute is not value.type.dtype
+    return ScalarStore("temporary", index, shape, shape, axes, value, Type(value.type.dtype, shape), rounded=rounded)

@@ -12,8 +12,8 @@ from math import inf
 from typing import Literal
 
 from ..ir.graph import Graph, Node, Type, node, search, walk
-from ..ir.ops import CASTS, LEAVES, OPS
-from .demand_analysis import below_views
+from ..ir.ops import CASTS, LEAVES, OPS, VIEWS
+from .demand_analysis import array_below
 from .materialize import WORKS, StoredArray, cost
 
 MOST_ROUNDS = 4  # of moving roots to later segments
@@ -87,7 +87,7 @@ def _shared(graph: Graph, stored: Sequence[StoredArray], rate: float) -> list[St
             works.add(n)
     shared = set(order)
     for n in walk(roots):
-        ends |= {below_views(a): None for a in n.args if a in shared and where.get(n, set()) != where[a]}
+        ends |= {array_below(a): None for a in n.args if a in shared and where.get(n, set()) != where[a]}
     expensive = _expensive_values({n: len(where[n]) for n in ends if n in where and n not in works}, roots, index, rate)
     return [
         StoredArray(n, "several segments of the program would compute it", False)
@@ -205,6 +205,8 @@ def _leaf(n: Node, index: int) -> Node:
 
 def is_rounded(n: Node) -> bool:
     """Whether memory may hold an array in its own dtype instead of the compute dtype."""
+    while n.op in VIEWS:
+        n = n.args[0]
     return n.op == "cast" and n.type.dtype.compute is not n.type.dtype
 
 

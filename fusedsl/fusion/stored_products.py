@@ -9,7 +9,7 @@ from ..ir.dims import Dim
 from ..ir.graph import Node, walk
 from ..ir.ops import LEAVES, VIEWS
 from ..ir.types import DType
-from .demand_analysis import below_views
+from .demand_analysis import array_below
 from .formulation import AttentionMode, Formulation, ProductMode
 from .graph_products import is_large
 
@@ -44,7 +44,7 @@ def stored_products(
     for n in walk(results):
         if n.op != "contract" or n in attention or not is_large(n, fits):
             continue
-        operands = [x for x in map(below_views, n.args) if x.op not in LEAVES and x.type.shape and x not in stored]
+        operands = [x for x in map(array_below, n.args) if x.op not in LEAVES and x.type.shape and x not in stored]
         arrays |= dict.fromkeys((x for x in operands if x not in arrays), OPERAND)
         same = all(x.type.dtype is n.type.dtype for x in n.args)
         if way.products is ProductMode.ALONE and same and is_multiplied_by_libraries(n.type.dtype, way):

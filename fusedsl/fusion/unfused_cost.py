@@ -12,7 +12,7 @@ from ..ir.gathers import GUARDED
 from ..ir.graph import Graph, Node, value_of
 from ..ir.op_cost import ordering
 from ..ir.ops import OPS, VIEWS
-from ..ir.types import FLOAT64
+from ..ir.types import FLOAT64, DType
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class UnfusedKernel:
     written: int
     instructions: int
     double: bool = False
-    sides: tuple[int, int, int, int] | None = None
+    sides: tuple[int, int, int, int] | None = None  # (products, rows, columns, terms) of a matrix product
+    factors: DType | None = None  # … and the dtype of its factors
 
     @property
     def bytes(self) -> int:
@@ -123,7 +124,7 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedK
     cost = OPS[n.op].cost if n.op in OPS else 1
     name = n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op
     kernel = UnfusedKernel(name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
-    return replace(kernel, sides=_sides(n, extents)) if n.op == "contract" else kernel
+    return replace(kernel, sides=_sides(n, extents), factors=n.args[0].type.dtype) if n.op == "contract" else kernel
 
 
 def _sides(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, int, int]:
@@ -144,9 +145,8 @@ def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mappi
     # a is batch * rows * terms, b is batch * columns * terms, and results are batch * rows * columns
     batch = max(1, round(a * b / max(1, results * terms * terms)))
     rows, columns = a // max(1, batch * terms), b // max(1, batch * terms)
-    return UnfusedKernel(
-        "contract", read, written, work, n.type.dtype.compute is FLOAT64, (batch, rows, columns, terms)
-    )
+    sides, dtype = (batch, rows, columns, terms), _operand(factors[0]).type.dtype
+    return UnfusedKernel("contract", read, written, work, n.type.dtype.compute is FLOAT64, sides, dtype)
 
 
 def _work(n: Node, extents: Mapping[Symbol, int]) -> int:

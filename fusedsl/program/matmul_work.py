@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..backends.cuda.matmul.mma_schedule import MmaMatmulSchedule, mma_clocks
-from ..backends.cuda.matmul.mma_tile import MmaTileShape
 from ..backends.cuda.matmul.sm90.schedule import Sm90MatmulSchedule, predicted_clocks
 from ..backends.cuda.skinny.schedule import SkinnySchedule
 from ..backends.cuda.small_matmul.schedule import SmallMatmulSchedule
@@ -20,12 +19,12 @@ def matmul_products(launch: KernelLaunch, hardware: Hardware) -> float | None:
 
 
 def _clocks(launch: KernelLaunch, hardware: Hardware) -> float | None:
-    """Clocks of an SM with the most tiles, 0 if memory is the limit. None: other kernels, and tiles on CUDA cores."""
+    """Clocks of an SM with the most tiles, 0 if memory is the limit. None: other kernels."""
     schedule, operands = launch.schedule, matmul_operands(launch.kernel)
     if operands is None:
         return None
     if isinstance(schedule, Sm90MatmulSchedule):
         return predicted_clocks(schedule, launch.kernel, operands, launch.extents, hardware)
-    if isinstance(schedule, MmaMatmulSchedule) and isinstance(schedule.tile, MmaTileShape):
+    if isinstance(schedule, MmaMatmulSchedule):
         return mma_clocks(schedule, launch.kernel, operands, launch.extents, hardware)
     return 0.0 if isinstance(schedule, (SkinnySchedule, SmallMatmulSchedule)) else None

@@ -9,7 +9,7 @@ from math import prod
 from ..backends.cuda.matmul.schedule import EDGE, THREADS
 from ..fusion.roofline import Work, seconds
 from ..hardware import Hardware
-from ..ir.types import FLOAT64
+from ..ir.types import FLOAT32, FLOAT64
 from ..kernel_ir.attention import Score
 from ..kernel_ir.kernel import AttentionKernel
 from ..runtime.bind_shapes import BoundKernel
@@ -17,9 +17,11 @@ from ..runtime.compile import scheduled_cuda
 from .attention_work import attention_work, score_instructions, utilization
 from .instruction_counts import matmul_instructions
 from .kernel_launch import KernelLaunch
+from .product_work import library_work
 
 BUSY_SHARE = 0.5  # of the SMs' time, above which attention is kept
 WORTH = 0.9  # of attention's time: a smaller gain is not worth the memory of scores
+OWN_SHARE = 0.8  # of the library's rate that our own float32 products reach
 NO_WORK = Work(0, 0, 0)
 ELEMENTS_PER_THREAD = 4  # of a stored row
 STORED_PRODUCT_ACCESSES = 3  # instructions per stored element: two loads and a store
@@ -58,7 +60,7 @@ def stored_seconds(kernel: AttentionKernel, bound: BoundKernel, hardware: Hardwa
         if (like := _score_key(score, kernel, bound)) not in known:
             known.add(like)
             sides = batch, rows, columns, bound.extents[score.axis]
-            total += seconds(_product(sides, wide, held), hardware)
+            total += seconds(_stored_product(sides, wide, held, hardware), hardware)
     issued, special, double = score_instructions(kernel, bound)
     issued += held // size
     each = Work(held, 0, issued, special, double, chain=issued * size / held * ELEMENTS_PER_THREAD if held else 0)
@@ -73,7 +75,8 @@ def _weighted_product_seconds(sides: tuple[int, int, int, int], wide: bool, weig
     again = -(-sides[2] // EDGE)
     inside = seconds(_product(sides, wide, weights.read, weights, again), hardware)
     stored = replace(weights, written=weights.read)
-    return min(inside, seconds(stored, hardware) + seconds(_product(sides, wide, weights.read), hardware))
+    product = _stored_product(sides, wide, weights.read, hardware)
+    return min(inside, seconds(stored, hardware) + seconds(product, hardware))
 
 
 def _score_key(score: Score, kernel: AttentionKernel, bound: BoundKernel) -> tuple:
@@ -83,6 +86,15 @@ def _score_key(score: Score, kernel: AttentionKernel, bound: BoundKernel) -> tup
     read = [load.operand for load in kernel.loads if load.value.name in names]
     arrays = tuple((kernel.operands[k].name, bound.strides[k]) for k in read)
     return lines, arrays, bound.extents[score.axis], bound.extents[: kernel.row_axes + 1]
+
+
+def _stored_product(sides: tuple[int, int, int, int], wide: bool, moved: float, hardware: Hardware) -> Work:
+    """The work of a matmul of arrays in memory, which also moves so many bytes of scores."""
+    if wide or hardware.cc < (8, 0):
+        return _product(sides, wide, moved)
+    product = library_work(sides, FLOAT32, moved, hardware)
+    accesses = sides[0] * sides[1] * sides[2] * STORED_PRODUCT_ACCESSES
+    return replace(product, instructions=accesses, products=product.products / OWN_SHARE)
 
 
 def _product(sides: tuple[int, int, int, int], wide: bool, moved: float, other: Work = NO_WORK, times: int = 0) -> Work:

@@ -29,6 +29,7 @@ from .kernel_launch import KernelLaunch
 from .kernel_work import kernel_work
 from .library_product import LibraryProduct, library_of, library_product
 from .plans import Plans
+from .product_choice import ProductChoice, choose_product_mode
 
 Members = Sequence[tuple[KernelPlan, BoundKernel]]
 """The kernels of one launch."""
@@ -48,6 +49,7 @@ class ResolvedCall:
     bounds: tuple[BoundKernel, ...]  # every kernel of the plan with the numbers of the call
     copied: tuple[int, ...]  # arguments that are made contiguous first: a view of the plan needs it
     outputs: CallOutputs
+    product_choice: ProductChoice | None = None  # None: no product mode was compared with another
     _chosen: dict[tuple, Any] = field(default_factory=dict, compare=False)  # by the identity of kernels
 
     @property
@@ -194,12 +196,17 @@ def _resolve_schedulable(
     """The call under a plan whose kernels have schedules; for `symbolic_units` see `Plans.plan`."""
     given = list(arguments.values())
     extents = call_steps.extents_of(given)
-    formulation: Formulation | None = ON_CUDA if target.is_cuda else ON_CPU
-    while formulation is not None:
-        plan = plans.plan(given, extents, formulation, symbolic_units)
-        call = _bind(plans, arguments, target, outs, plan)
-        formulation = call_steps.fallback_formulation(plan, call.bounds, target.hardware, target.reserve)
-    return call
+
+    def resolve_as(way: Formulation) -> ResolvedCall:
+        formulation: Formulation | None = way
+        while formulation is not None:
+            plan = plans.plan(given, extents, formulation, symbolic_units)
+            call = _bind(plans, arguments, target, outs, plan)
+            formulation = call_steps.fallback_formulation(plan, call.bounds, target.hardware, target.reserve)
+        return call
+
+    call, choice = choose_product_mode(resolve_as(ON_CUDA if target.is_cuda else ON_CPU), resolve_as)
+    return replace(call, product_choice=choice)
 
 
 def _bind(

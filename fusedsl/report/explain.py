@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CompileError
+from ..fusion.formulation import ProductMode
 from ..fusion.partition_graph import SLOWER
 from ..ir.dims import evaluate
 from ..program import Program
@@ -28,6 +29,7 @@ from .sort_baseline import slower_than_numpy
 from .table import html_table, text_table
 from .target import choose_target, describe_arguments, this_machine
 from .unfused_baseline import UnfusedBaseline, unfused_baseline
+from .units import seconds_text
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def explain(
         _temporaries(call),
         fusion_barriers(call),
         float64_operations(call.graph),
-        tuple(notes + slower + _aliasing(call)),
+        tuple(notes + _product_mode(call) + slower + _aliasing(call)),
     )
 
 
@@ -174,6 +176,24 @@ def _temporaries(call: ResolvedCall) -> tuple[Temporary, ...]:
             size *= n
         temporaries.append(Temporary(f"temporary {k}", f"{t.dtype}{shape}", size))
     return tuple(temporaries)
+
+
+PRODUCT_MODES = {
+    ProductMode.FUSED: "with what surrounds them in their kernels",
+    ProductMode.STORED_OPERANDS: "of arrays in memory, with what follows in their kernels",
+    ProductMode.ALONE: "in kernels of their own, for a library",
+}
+
+
+def _product_mode(call: ResolvedCall) -> list[str]:
+    """The note that says how matrix products are computed, if there were several ways, and what each would take."""
+    choice = call.product_choice
+    if choice is None:
+        return []
+    unlike = {m: s for m, s in choice.seconds.items() if m is not choice.mode}
+    times = ", ".join(f"{PRODUCT_MODES[m]} {seconds_text(s)}" for m, s in unlike.items())
+    taken = f"{PRODUCT_MODES[choice.mode]}: about {seconds_text(choice.seconds[choice.mode])} by the time model"
+    return [f"matrix products are computed {taken}" + (f"; {times}" if times else "")]
 
 
 def _slower_than_unfused(kernels: Sequence[KernelReport], unfused: UnfusedBaseline) -> list[str]:

@@ -1,16 +1,16 @@
-"""The unfused baseline: launches, bytes and time of one kernel per operation (matmuls timed as our own)."""
+"""The unfused baseline: launches, bytes and time of one kernel per operation, matrix products by a library."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..backends.cuda.matmul.schedule import EDGE, THREADS
 from ..fusion.roofline import Work, seconds
 from ..fusion.unfused_cost import UnfusedKernel, unfused_kernels
 from ..hardware import Hardware
-from ..kernel_ir.matmul_axes import SMALL
-from ..program.instruction_counts import matmul_instructions
+from ..program.product_work import library_work
 from ..program.resolve_call import ResolvedCall
+
+NARROW = 2  # rows, columns or terms of a matrix product; with fewer it is a product with a vector
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,12 @@ class UnfusedBaseline:
 def unfused_baseline(call: ResolvedCall) -> UnfusedBaseline:
     """The unfused run of a call."""
     steps, hardware = unfused_kernels(call.graph, call.extents), call.target.hardware
-    time = None if hardware is None else sum(_seconds(s, hardware) for s in steps)
+    tf32 = call.plans.options.matmul == "tf32"
+    time = None if hardware is None else sum(_seconds(s, hardware, tf32) for s in steps)
     return UnfusedBaseline(len(steps), sum(s.bytes for s in steps), tuple(s.operation for s in steps), time)
 
 
-def _seconds(step: UnfusedKernel, hardware: Hardware) -> float:
-    if step.sides is None or any(n < least for n, least in zip(step.sides[1:], SMALL)):
+def _seconds(step: UnfusedKernel, hardware: Hardware, tf32: bool) -> float:
+    if step.sides is None or step.factors is None or step.factors.kind != "f" or min(step.sides[1:]) < NARROW:
         return seconds(Work(step.read, step.written, step.instructions), hardware)
-    batch, rows, columns, terms = step.sides
-    issued = matmul_instructions(*step.sides) + batch * rows * columns * 3  # … with two loads and a store each
-    double = batch * rows * columns * terms if step.double else 0
-    blocks = batch * -(-rows // EDGE) * -(-columns // EDGE)
-    return seconds(Work(step.read, step.written, issued, double=double, chain=issued / (blocks * THREADS)), hardware)
+    return seconds(library_work(step.sides, step.factors, step.bytes, hardware, tf32), hardware)

@@ -13,7 +13,7 @@ from fusedsl.fusion.formulation import ON_CPU, ON_CUDA, ProductMode
 from fusedsl.fusion.graph_products import is_product
 from fusedsl.ir.graph import walk
 from fusedsl.kernel_ir.kernel import AttentionKernel, KernelIR
-from fusedsl.program import resolve_call
+from fusedsl.program import product_choice, resolve_call
 from fusedsl.report.explain import resolved_call
 from fusedsl.rewrite.engine import rewrite
 
@@ -35,6 +35,7 @@ TEXTS = {
 def mode(request, monkeypatch):
     """Plans of one mode, in which no product of matrices is small."""
     monkeypatch.setattr(graph_products, "SMALL", 0)
+    monkeypatch.setattr(product_choice, "MODES", ())
     monkeypatch.setattr(resolve_call, "ON_CPU", replace(ON_CPU, products=request.param))
     monkeypatch.setattr(resolve_call, "ON_CUDA", replace(ON_CUDA, products=request.param))
     return request.param

@@ -1,0 +1,90 @@
+"""Predicted time of a resolved call: the sum of its launches, of our own kernels and of library products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Protocol
+
+from ..backends.cpu import product_time
+from ..fusion.roofline import seconds
+from ..hardware import Hardware
+from ..kernel_ir.matmul_axes import extent, matmul_axes
+from ..kernel_ir.plan import KernelPlan, Plan
+from ..runtime.bind_shapes import BoundKernel
+from ..runtime.compile import scheduled_cuda
+from .call_target import CallTarget
+from .kernel_launch import KernelLaunch
+from .kernel_work import kernel_work
+from .library_product import LibraryProduct
+from .plans import Plans
+from .product_work import library_work
+
+
+class PricedCall(Protocol):
+    """What a resolved call says of its kernels."""
+
+    @property
+    def plans(self) -> Plans: ...
+
+    @property
+    def target(self) -> CallTarget: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def kernels(self) -> Sequence[tuple[KernelPlan, BoundKernel]]: ...
+
+    @property
+    def product_library(self) -> str | None: ...
+
+    def library_product(self, plan: KernelPlan, bound: BoundKernel) -> LibraryProduct | str: ...
+
+
+def call_seconds(call: PricedCall) -> float:
+    """The predicted time of a call, on one thread of a CPU or on the GPU."""
+    return sum(kernel_seconds(call, plan, bound) for plan, bound in call.kernels if not bound.empty)
+
+
+def kernel_seconds(call: PricedCall, plan: KernelPlan, bound: BoundKernel) -> float:
+    """The predicted time of a kernel of a call, by whoever computes it."""
+    if isinstance(call.library_product(plan, bound), LibraryProduct):
+        return library_seconds(bound, call.target.hardware, call.plans.options.matmul == "tf32")
+    if call.target.hardware is None:
+        return product_time.seconds(bound.kernel, bound.extents)
+    return _own_cuda_seconds(bound, call.target.hardware)
+
+
+def library_seconds(bound: BoundKernel, hardware: Hardware | None, tf32: bool = False) -> float:
+    """The predicted time of a library's product for each that a kernel sums; None is the CPU."""
+    sides, kernel = product_sides(bound), bound.kernel
+    factors = kernel.operands[0].dtype
+    if hardware is None:
+        return len(kernel.products) * product_time.BLAS.seconds(sides, factors.compute.itemsize)
+    batch, rows, columns, terms = sides
+    moved = batch * (rows * terms + columns * terms + rows * columns) * factors.itemsize
+    return len(kernel.products) * seconds(library_work(sides, factors, moved, hardware, tf32), hardware)
+
+
+def product_sides(bound: BoundKernel) -> tuple[int, int, int, int]:
+    """(batch, rows, columns, terms) of the products of a kernel."""
+    axes, extents = matmul_axes(bound.kernel), bound.extents
+    assert axes is not None
+    groups = (axes.batch, axes.rows, axes.columns)
+    batch, rows, columns = (extent(group, extents) for group in groups)
+    return batch, rows, columns, prod(extents[bound.kernel.row_axes :])
+
+
+def _own_cuda_seconds(bound: BoundKernel, hardware: Hardware) -> float:
+    launch = KernelLaunch(*scheduled_cuda(bound, hardware), bound)
+    kernel = launch.kernel
+    sizes = [operand_bytes(bound, k) for k in range(len(kernel.operands))]
+    reads = [(size, 1) for size in sizes[: kernel.inputs]]
+    return seconds(kernel_work(launch, hardware, reads, sum(sizes[kernel.inputs :]), {}), hardware)
+
+
+def operand_bytes(bound: BoundKernel, operand: int) -> int:
+    """The bytes of an array's elements that a kernel reads or writes."""
+    places = prod(n for n, stride in zip(bound.extents, bound.strides[operand]) if stride)
+    return bound.kernel.operands[operand].dtype.itemsize * places

@@ -1,0 +1,106 @@
+"""Product mode of a call: where its matrix products have their operands and results, by predicted times of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeVar
+
+from ..errors import FusionError
+from ..fusion import graph_products
+from ..fusion.formulation import Formulation, ProductMode
+from ..kernel_ir.kernel import AttentionKernel
+from ..kernel_ir.matmul_axes import matmul_axes, worth_tiling
+from ..kernel_ir.matmul_operands import matmul_operands
+from ..kernel_ir.plan import KernelPlan
+from ..runtime.bind_shapes import BoundKernel
+from .call_time import PricedCall, call_seconds, kernel_seconds, library_seconds, product_sides
+from .library_product import LibraryProduct
+
+MODES = (ProductMode.STORED_OPERANDS, ProductMode.ALONE)  # that are compared with the fused plan
+WORTH = 0.97  # of the least time so far: a smaller gain is not worth the memory
+MOST_KERNELS = 64  # of a plan that is compared with others: planning takes time
+
+Call = TypeVar("Call", bound=PricedCall)
+
+
+@dataclass(frozen=True)
+class ProductChoice:
+    """The mode that was chosen for a call, and the predicted seconds of each mode that was compared."""
+
+    mode: ProductMode
+    seconds: dict[ProductMode, float]
+
+
+def choose_product_mode(fused: Call, resolve_as: Callable[[Formulation], Call]) -> tuple[Call, ProductChoice | None]:
+    """The call under the plan that takes the least time, and the choice; None if there was none.
+
+    `fused` is the call under the plan whose products are in the kernels that surround them.
+    """
+    promising = _promising_modes(fused)
+    wanted = [mode for mode in MODES if mode in promising]
+    if not wanted:
+        return fused, None
+    seconds = {ProductMode.FUSED: call_seconds(fused)}
+    best, everywhere = fused, fused.plans.options.matmul == "library"
+    for mode in wanted:
+        try:
+            other = resolve_as(replace(fused.plan.formulation, products=mode))
+        except FusionError:  # more kernels than the caller allows
+            continue
+        if other.plan.products is not mode:
+            continue
+        seconds[mode] = call_seconds(other)
+        faster = seconds[mode] < WORTH * seconds[best.plan.products]
+        if faster or (everywhere and mode is ProductMode.ALONE):
+            best = other
+    return best, ProductChoice(best.plan.products, seconds)
+
+
+def _promising_modes(call: PricedCall) -> set[ProductMode]:
+    """Modes that may take less time than the fused plan of a call, by the facts of its kernels."""
+    fused = call.plan.products is ProductMode.FUSED and len(call.plan.kernels) <= MOST_KERNELS
+    if not fused or call.plans.options.steady:
+        return set()
+    modes: set[ProductMode] = set()
+    on_cpu, matmul = call.target.hardware is None, call.plans.options.matmul
+    library = call.product_library is not None and (on_cpu or matmul in ("library", "tf32"))
+    for plan, bound in call.kernels:
+        if bound.empty or isinstance(call.library_product(plan, bound), LibraryProduct):
+            continue
+        if _computes_operands(bound) and (on_cpu or not isinstance(bound.kernel, AttentionKernel)):
+            modes.add(ProductMode.STORED_OPERANDS)
+        if library and ProductMode.ALONE not in modes:
+            chain = isinstance(bound.kernel, AttentionKernel) and on_cpu and _computes_operands(bound)
+            if chain or (_is_large(bound) and _library_is_faster(call, plan, bound)):
+                modes.add(ProductMode.ALONE)
+    return modes
+
+
+def _computes_operands(bound: BoundKernel) -> bool:
+    """Whether a kernel of large products computes operands of theirs: by arithmetic, or as products."""
+    kernel = bound.kernel
+    if isinstance(kernel, AttentionKernel):  # without statistics it is a chain of two products
+        rows, keys = prod(bound.extents[a] for a in kernel.attention.query_axes), bound.extents[kernel.row_axes]
+        sides = [(rows, keys, bound.extents[score.axis]) for score in kernel.attention.scores]
+        return not kernel.attention.state.accumulators and any(_exceeds_small(*each) for each in sides)
+    return _is_large(bound) and matmul_operands(kernel) is None
+
+
+def _is_large(bound: BoundKernel) -> bool:
+    axes = matmul_axes(bound.kernel)
+    if axes is None or not worth_tiling(bound.kernel, axes, bound.extents):
+        return False
+    _, rows, columns, terms = product_sides(bound)
+    return _exceeds_small(rows, columns, terms)
+
+
+def _exceeds_small(rows: int, columns: int, terms: int) -> bool:
+    return min(rows, columns) * terms > graph_products.SMALL
+
+
+def _library_is_faster(call: PricedCall, plan: KernelPlan, bound: BoundKernel) -> bool:
+    """Whether a library's products alone take less time than a kernel of ours with what surrounds them."""
+    hardware, tf32 = call.target.hardware, call.plans.options.matmul == "tf32"
+    return library_seconds(bound, hardware, tf32) < kernel_seconds(call, plan, bound)
