@@ -146,7 +146,8 @@ def test_sums_of_tf32_are_not_taken_for_those_of_float32(signs):
 
 
 def test_a_factor_that_tf32_rounds_to_infinity_is_not_judged():
-    x, w = np.full((2, 1), np.finfo(np.float32).max), np.full((1, 2), 0.25, np.float32)
+    largest = np.finfo(np.float32).max
+    x, w = np.array([[largest, 0]] * 2, np.float32), np.array([[0.25] * 2, [0] * 2], np.float32)
     kernel = fd.kernel("x @ w")
     graph = kernel._program.plans.graph(describe_all(kernel.params, [x, w]))
     assert np.isinf(evaluate(graph, [x, w], TF32["tf32"])[0][1]).all()
