@@ -168,6 +168,24 @@ def test_chains_on_tensor_cores(monkeypatch):
         check_twice(gpu, "x @ w", arrays({"x": (40, 300), "w": (300, 72)}, BRAIN))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, BRAIN, np.float64])
+@pytest.mark.parametrize("chain", [64, 256])
+def test_steps_that_are_split_over_blocks(dtype, chain, monkeypatch):
+    """Few tiles of many steps: the same bits, whichever block arrives last."""
+    monkeypatch.setattr(mma_schedule, "SPLIT_CLOCKS", 0)
+    monkeypatch.setattr(mma_schedule, "LEAST_SPLIT", 64)
+    monkeypatch.setattr(mma_schedule, "CHAIN", chain)
+    monkeypatch.setattr(mma_schedule, "MMA_CHAIN", chain)
+    monkeypatch.setattr(mma_schedule, "MMA_SHAPES", mma_schedule.MMA_SHAPES[-3:])
+    for text in ("x @ w + 1", "silu(x @ w) * (x @ u)"):
+        given = arrays({"x": (100, 528), "w": (528, 104), "u": (528, 104)}, dtype)
+        kernel = fd.kernel(text)
+        source = kernel.source(*(fd.spec(given[n].shape, given[n].dtype) for n in kernel.params), device="cuda", cc=80)
+        assert "is_last_block" in source
+        with emulated_gpu(cc=(8, 0)) as gpu:
+            check_twice(gpu, text, {name: given[name] for name in kernel.params})
+
+
 def test_gathered_rows_are_added():
     given = arrays({"x": (40, 24), "w": (24, 36), "t": (9, 36)}) | {"i": RANDOM.integers(0, 9, 40)}
     with emulated_gpu() as gpu:

@@ -53,6 +53,11 @@ class MmaTileIntrinsics(Named):
 MmaTile = File("matmul.mma_tile").type("MmaTile", "dtype, sums, rows, columns, depth, warps", MmaTileIntrinsics)
 
 
+_FILE = File("matmul.split_tile")
+store_sums = _FILE.maker("store_sums", "name, shape, pitch, threads", "address, at")
+add_split_sums = _FILE.maker("add_split_sums", "name, shape, pitch, threads, splits", "at, address")
+
+
 class RowVectorIntrinsics(Named):
     """Intrinsics of the vectors in which a tile is finished."""
 

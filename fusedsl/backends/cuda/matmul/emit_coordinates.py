@@ -85,7 +85,7 @@ class MatmulCoordinates:
         lines = [f"number = minimum({side}_from + lane, {last})", *self.split("number", axes)]
         lines.append(f"return {place}, {limit} - number")
         find = self._function(f"{name}_pieces", f"find_{name}", ["lane", *given], lines, "int64, int64")
-        self.src.assign(f"{name}_first", f"{own[1]} * {name}_step_bytes")
+        self.src.assign(f"{name}_first", f"(begin + {own[1]}) * {name}_step_bytes")
         self.src.assign(f"{name}_addresses, {name}_room", find(own[0], *given))
 
     def _function(self, tile: str, name: str, arguments: list[str], lines: list[str], results: str) -> Function:

@@ -9,8 +9,8 @@ from ....kernel_ir.matmul_operands import matmul_operands
 from ..attention.intrinsics import dynamic_smem
 from ..emit.intrinsic import Binding
 from ..emit.source_text import SourceBuilder, header
-from ..tile import Tile, TileIntrinsics, barrier, commit_group, wait_group
-from . import FmaTile, MmaTile, OperandTile, OperandTileIntrinsics, udiv64
+from ..tile import Tile, TileIntrinsics, barrier, commit_group, is_last_block, wait_group
+from . import FmaTile, MmaTile, OperandTile, OperandTileIntrinsics, add_split_sums, store_sums, udiv64
 from .emit_coordinates import MatmulCoordinates
 from .emit_row_epilogue import RowEpilogue
 from .mma_schedule import ALIGNMENT, GROUP_ROWS, MmaMatmulSchedule
@@ -44,7 +44,10 @@ class MmaMatmulEmitter:
             self._operand(n)
         self._define_products()
         self._mainloop()
-        RowEpilogue(self.coordinates, s).emit()
+        if s.splits == 1:
+            RowEpilogue(self.coordinates, s).emit()
+        else:
+            self._combine()
         opening = header(self.kernel, s.reason.partition(":")[0], "")
         comment = f"Output tiles of {s.tile.rows} × {s.tile.columns}; {s.stages} K-slices of {s.tile.depth} in flight."
         return src.text(opening, comment)
@@ -58,6 +61,7 @@ class MmaMatmulEmitter:
             f"row_tiles, column_tiles = {udiv64(f'rows + {tile.rows - 1}', tile.rows)}, "
             f"{udiv64(f'columns + {tile.columns - 1}', tile.columns)}",
             f"work_tile = int64({src.block})",
+            *self._split_range(),
             f"batch = {udiv64('work_tile', 'row_tiles * column_tiles')}",
             "work_tile = work_tile - batch * row_tiles * column_tiles",
             f"group = {udiv64('work_tile', f'column_tiles * {GROUP_ROWS}')}",
@@ -67,6 +71,31 @@ class MmaMatmulEmitter:
             f"row_from = (group * {GROUP_ROWS} + work_tile - tile_column * group_rows) * {tile.rows}",
             f"column_from = tile_column * {tile.columns}",
         )
+
+    def _split_range(self) -> list[str]:
+        """Lines that find the steps of this block: all of them, or those of its split of a tile."""
+        s, depth = self.schedule, self.schedule.tile.depth
+        if s.splits == 1:
+            return ["begin, end = int64(0), steps"]
+        return [
+            f"tile_number = {udiv64('work_tile', s.splits)}",
+            f"split = work_tile - tile_number * {s.splits}",
+            f"split_steps = {udiv64(f'steps + {s.splits * depth - 1}', s.splits * depth)} * {depth}",
+            "begin, end = split * split_steps, minimum(steps, (split + 1) * split_steps)",
+            "work_tile = tile_number",
+        ]
+
+    def _combine(self) -> None:
+        """Emit the end of a split tile: each block stores its sums, the last one adds them up and finishes them."""
+        src, s = self.src, self.schedule
+        kind = s.tile.sums if isinstance(s.tile, MmaTileShape) else s.tile.dtype
+        layout = kind, (s.tile.rows * len(s.pairs), s.tile.columns), s.tile.pitch, s.block_threads
+        store = src.bind("store_split", store_sums(*layout))
+        add, size = src.bind("add_splits", add_split_sums(*layout, s.splits)), s.split_bytes
+        src.emit(store(f"workspace + (tile_number * {s.splits} + split) * {size}", "sums_at"))
+        with src.if_(is_last_block("semaphores", "tile_number", s.splits)):
+            src.emit(add("sums_at", f"workspace + tile_number * {s.splits * size}"), barrier())
+            RowEpilogue(self.coordinates, s).emit()
 
     def _operand(self, n: int) -> None:
         """Define what copies an operand, and emit the distance of its steps."""
@@ -87,7 +116,7 @@ class MmaMatmulEmitter:
     def _start(self, stage: str, step: str) -> None:
         """Emit the start of the copies of the K-slice that begins at a step, to a stage, as one group."""
         src, s = self.src, self.schedule
-        src.assign("left", f"int32(minimum(steps - {step}, {s.tile.depth}))")
+        src.assign("left", f"int32(minimum(end - {step}, {s.tile.depth}))")
         for n, shape in enumerate(s.operands):
             name = src.names.operand(self.factors[n])
             given = f"{name}_addresses, {name}_room, {name}_step_bytes, left"
@@ -114,23 +143,23 @@ class MmaMatmulEmitter:
             side, axes = ("row", self.axes.rows) if n < len(self.operands.left) else ("column", self.axes.columns)
             self.coordinates.emit_pieces(k, side, axes, s.operands[n], (f"{name}_lanes()", f"{name}_step()"))
         for stage in range(s.stages - 1):
-            self._start(f"ring + {stage * s.stage_bytes}", f"int64({stage * s.tile.depth})")
+            self._start(f"ring + {stage * s.stage_bytes}", f"(begin + {stage * s.tile.depth})")
             self._finish(f"ring + {stage * s.stage_bytes}")
-        src.emit(f"step, read, write = int64(0), int32(0), int32({(s.stages - 1) * s.stage_bytes})")
+        src.emit(f"step, read, write = begin, int32(0), int32({(s.stages - 1) * s.stage_bytes})")
 
     def _mainloop(self) -> None:
         src, s = self.src, self.schedule
         self._begin()
         if not s.chain:
-            self._chain("steps")
+            self._chain("end")
             src.emit("wait_copies()")
             if s.parts == 2:
                 self._repair()
             src.emit(barrier())
             self._add_sums("True")
         else:
-            with src.while_("step < steps"):
-                src.emit(f"chain, is_first = minimum(step + {s.chain}, steps), step == 0")
+            with src.while_("step < end"):
+                src.emit(f"chain, is_first = minimum(step + {s.chain}, end), step == begin")
                 self._chain("chain")
                 self._add_sums("is_first")
             src.emit("wait_copies()")
@@ -142,7 +171,7 @@ class MmaMatmulEmitter:
         src.assign("again", " | ".join(f"any_nonfinite(sums{k})" for k in range(len(self.schedule.pairs))))
         with src.if_("again"):
             self._begin()
-            self._chain("steps", "guarded_multiply")
+            self._chain("end", "guarded_multiply")
             src.emit("wait_copies()")
 
     def _define_products(self) -> None:

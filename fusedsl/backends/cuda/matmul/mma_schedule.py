@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....config import TENSOR_FLOAT
 from ....hardware import Hardware, blocks_for, registers_for
+from ....ir.types import dtype
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.matmul_axes import extent, worth_tiling
@@ -33,6 +35,9 @@ OTHER_REGISTERS = 64  # of a thread, for fragments and addresses
 MOST_ELEMENTS = 64  # that a thread holds between a load and the store to shared memory
 SYSTEM_BYTES = 1024  # of shared memory, that a block takes besides its own
 ALIGNMENT = 128  # of the tiles in shared memory
+SPLITS = (2, 3, 4, 6, 8, 12, 16)  # of the steps of a tile, that are tried
+LEAST_SPLIT = 256  # steps of a split
+SPLIT_CLOCKS, SPLIT_WORDS = 4000, 8  # of an SM: for the arrival of blocks, and sums that it adds in a clock
 GROUP_ROWS = 8  # rows of tiles that are computed side by side: they share columns in L2
 FMA_SHAPES = (
     BlockShape(256, 128, 16, (4, 2), 0.78, (4, 8)),
@@ -82,6 +87,7 @@ class MmaMatmulSchedule(Schedule):
     blocks: int  # per SM
     chain: int
     parts: int = 1  # of each float32 on tensor cores: 2 for 3xtf32
+    splits: int = 1  # blocks that share the steps of a tile, and add their sums in order
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
     width = 1
@@ -109,12 +115,20 @@ class MmaMatmulSchedule(Schedule):
     def smem_bytes(self) -> int:
         return max(self.stages * self.stage_bytes, self.sums_offset + len(self.pairs) * self.tile.bytes) + ALIGNMENT
 
+    @property
+    def split_bytes(self) -> int:
+        """What a block leaves of a split tile: its sums, without gaps between rows."""
+        size = dtype(self.tile.sums if isinstance(self.tile, MmaTileShape) else self.tile.dtype).itemsize
+        return len(self.pairs) * self.tile.rows * self.tile.columns * size
+
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         operands = matmul_operands(kernel)
         assert operands is not None
-        return LaunchConfig(
-            output_tiles(self.tile, operands, extents), self.block_threads, self.smem_bytes, exclusive=True
-        )
+        tiles = output_tiles(self.tile, operands, extents)
+        config = LaunchConfig(tiles * self.splits, self.block_threads, self.smem_bytes, exclusive=True)
+        if self.splits == 1:
+            return config
+        return replace(config, workspace=config.blocks * self.split_bytes, semaphores=tiles)
 
 
 def schedule_mma(kernel: KernelIR, extents: Extents, hardware: Hardware) -> MmaMatmulSchedule | None:
@@ -124,12 +138,24 @@ def schedule_mma(kernel: KernelIR, extents: Extents, hardware: Hardware) -> MmaM
         return None
     shapes = _shapes(kernel, operands)
     found = ((one, _schedule(kernel, operands, one, extents, hardware)) for one in shapes)
-    fitting = [(one, schedule) for one, schedule in found if schedule is not None]
+    fitting = [(one, split) for one, s in found if s is not None for split in _splits(s, operands, extents, hardware)]
     if not fitting:
         return None
     _, best = min(fitting, key=lambda pair: _clocks(pair[1], pair[0].rate, operands, extents, hardware))
     registers = registers_for(hardware, best.blocks, best.block_threads)
     return replace(best, registers=registers, reason=_reason(best, operands, extents))
+
+
+def _splits(
+    schedule: MmaMatmulSchedule, operands: MatmulOperands, extents: Extents, hardware: Hardware
+) -> Iterator[MmaMatmulSchedule]:
+    """The schedule, and where its tiles do not fill the card the same with their steps split over blocks."""
+    yield schedule
+    tiles, steps = output_tiles(schedule.tile, operands, extents), extents[-1]
+    for splits in SPLITS if 2 * tiles <= hardware.multiprocessors else ():
+        each = -(-steps // (splits * schedule.tile.depth)) * schedule.tile.depth
+        if each >= LEAST_SPLIT and (splits - 1) * each < steps and tiles * splits <= 2 * hardware.multiprocessors:
+            yield replace(schedule, splits=splits)
 
 
 def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
@@ -248,11 +274,13 @@ def mma_clocks(
 
 def _clocks(s: MmaMatmulSchedule, rate: float, operands: MatmulOperands, extents: Extents, hardware: Hardware) -> float:
     """Clocks of an SM with the most tiles: its blocks share its arithmetic."""
-    tiles = -(-output_tiles(s.tile, operands, extents) // hardware.multiprocessors)
+    tiles = -(-output_tiles(s.tile, operands, extents) * s.splits // hardware.multiprocessors)
     unit: float = {"float32": hardware.fp32, "float64": hardware.fp64}.get(s.tile.dtype, hardware.tensor)
     if isinstance(s.tile, MmaTileShape) and s.tile.dtype == "float32":
         unit = hardware.tensor / 2 / (1 if s.parts == 1 else 3)  # TF32, three products of two parts
-    return tiles * s.tile.rows * s.tile.columns * extents[-1] * len(s.pairs) / (unit * rate)
+    sums = s.tile.rows * s.tile.columns * len(s.pairs)
+    combined = SPLIT_CLOCKS + sums * (s.splits + 1) / SPLIT_WORDS if s.splits > 1 else 0
+    return tiles * sums * extents[-1] / s.splits / (unit * rate) + combined
 
 
 def _reason(s: MmaMatmulSchedule, operands: MatmulOperands, extents: Extents) -> str:
@@ -263,7 +291,9 @@ def _reason(s: MmaMatmulSchedule, operands: MatmulOperands, extents: Extents) ->
         else f"warps of {tile.warp_rows} × {tile.warp_columns} multiply {tile.dtype} on tensor cores"
         + (", in two parts of TF32 each" if s.parts == 2 else "")
     )
+    split = f", the steps of each split over {s.splits} blocks" if s.splits > 1 else ""
     return (
-        f"product of matrices: {output_tiles(tile, operands, extents)} tiles of {tile.rows} × {tile.columns}, "
+        f"product of matrices: {output_tiles(tile, operands, extents)} tiles of {tile.rows} × {tile.columns}"
+        f"{split}, "
         f"{s.stages} slices of {tile.depth} steps in flight; {how}"
     )

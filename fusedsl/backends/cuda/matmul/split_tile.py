@@ -1,0 +1,65 @@
+"""Split-K: blocks that sum parts of one tile leave them in global memory; the last to arrive adds them in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ....ir.types import DType, dtype
+from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, types
+from ..tile.loops import looped
+from ..tile.memory import ACCESS_BYTES, ValidElements, ld_shared, load_vector, st_shared, store_vector
+
+i32, i64 = types.int32, types.int64
+
+
+def store_sums(name: str, shape: tuple[int, int], pitch: int, threads: int) -> Callable:
+    """`store(address, at)`: the sums of a block, a matrix of this shape at `at` in shared memory with so many elements
+    between rows, to an address."""
+    kind = dtype(name)
+
+    @emitted(types.void)
+    def emit(e, address, at, *, kinds):
+        width = ACCESS_BYTES // kind.itemsize
+        with _vectors(e, kind, shape, pitch, threads) as (offset, place):
+            values = ld_shared(e, kind, width, e.builder.add(e.cast(at, kinds[1], i32), offset))
+            store_vector(e, kind, width, e.builder.add(address, place), values, None)
+
+    return emit
+
+
+def add_split_sums(name: str, shape: tuple[int, int], pitch: int, threads: int, splits: int) -> Callable:
+    """`add(at, address)`: the sums of so many blocks, which follow each other from an address on, added in their order
+    to shared memory."""
+    kind = dtype(name)
+
+    @emitted(types.void)
+    def emit(e, at, address, *, kinds):
+        b, width, bytes = e.builder, ACCESS_BYTES // kind.itemsize, shape[0] * shape[1] * kind.itemsize
+        with _vectors(e, kind, shape, pitch, threads) as (offset, place):
+            parts = [_load(e, kind, b.add(address, b.add(place, I64(k * bytes)))) for k in range(splits)]
+            add, total = b.fadd if kind.kind == "f" else b.add, parts[0]
+            for part in parts[1:]:
+                total = [add(x, y) for x, y in zip(total, part)]
+            st_shared(e, kind, width, b.add(e.cast(at, kinds[0], i32), offset), total)
+
+    return emit
+
+
+def _load(e: Emitter, kind: DType, address: ir.Value) -> list[ir.Value]:
+    """16 bytes that another block has written, of what is read once: behind the fence of its arrival."""
+    return load_vector(e, kind, ACCESS_BYTES // kind.itemsize, address, ValidElements(I32(1)))
+
+
+@contextmanager
+def _vectors(
+    e: Emitter, kind: DType, shape: tuple[int, int], pitch: int, threads: int
+) -> Iterator[tuple[ir.Value, ir.Value]]:
+    """A loop over a thread's vectors of 16 bytes: offsets in shared memory (int32), and where rows have no gaps."""
+    b, across = e.builder, shape[1] * kind.itemsize // ACCESS_BYTES
+    end = I32(shape[0] * across)
+    with looped(e, [e.special_register("tid.x")], lambda k: b.icmp_unsigned("<", k, end)) as ((k,), following):
+        row, vector = b.udiv(k, I32(across)), b.urem(k, I32(across))
+        offset = b.add(b.mul(row, I32(pitch * kind.itemsize)), b.mul(vector, I32(ACCESS_BYTES)))
+        yield offset, b.zext(b.mul(k, I32(ACCESS_BYTES)), I64)
+        following.append(b.add(k, I32(threads)))
