@@ -13,7 +13,7 @@ import fusedsl as fd
 from fusedsl.ir.types import INT64
 
 pytest.importorskip("numba_cuda")
-from fusedsl.backends.cuda.attention.intrinsics.approx_math import TANH, TANH_DIVISOR, TANH_END
+from fusedsl.backends.cuda.math.half_precision import TANH, TANH_DIVISOR, TANH_END
 from fusedsl.backends.cuda.peephole.narrow_integers import PLACES, narrowed
 
 CAUSAL = "iota(s, -1) <= iota(s, -2)"
