@@ -113,8 +113,6 @@ def _by_cublas(product: Gemm, library: str, options: Options, hardware: Hardware
     if isinstance(calls, str):
         return calls
     tf32 = options.matmul == "tf32" and product.factor_dtype.name == "float32"
-    if options.matmul == "exact":
-        return 'on CUDA a library computes products under matmul="library"'
     if options.matmul == "3xtf32" and product.factor_dtype.name == "float32":
         return "cuBLAS has no products of three TF32 parts"
     taken = library_seconds(product, hardware, tf32) + (len(calls.offsets) - 1) * LAUNCH

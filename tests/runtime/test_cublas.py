@@ -121,7 +121,7 @@ def test_our_own_kernel_stays_where_it_takes_no_longer():
     tf32 = config.Options(matmul="tf32")
     assert isinstance(library_product(bound, "torch", tf32, hardware, 250e-6), LibraryProduct)
     assert "time model" in library_product(bound, "torch", tf32, hardware, 100e-6)
-    assert 'matmul="library"' in library_product(bound, "torch", program.options, hardware, 250e-6)
+    assert isinstance(library_product(bound, "torch", program.options, hardware, 250e-6), LibraryProduct)
 
 
 def test_the_loaded_cublas_is_found_by_its_version():
