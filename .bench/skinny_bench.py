@@ -19,8 +19,16 @@ import torch
 
 import fusedsl.backends.cuda.skinny.schedule as schedule
 
+import fusedsl.backends.cuda.skinny.ring as ring
+
+import fusedsl.backends.cuda.matmul.schedule as matmul
+
+if os.environ.get("FIRST"):
+    matmul.SCHEDULERS = (schedule.schedule_skinny, *matmul.SCHEDULERS)
+    os.environ["FUSEDSL_CACHE_DIR"] = tempfile.mkdtemp()
 for setting in filter(None, os.environ.get("SKINNY", "").split(",")):  # constants, as STAGES=6
-    setattr(schedule, setting.split("=")[0], int(setting.split("=")[1]))
+    name, value = setting.split("=")
+    setattr(schedule if name in vars(schedule) else ring, name, int(value) if value.isdigit() else value)
     os.environ["FUSEDSL_CACHE_DIR"] = tempfile.mkdtemp()
 import fusedsl as fd
 from gpu import Card

@@ -8,12 +8,20 @@ import pytest
 from test_cuda_emulated import check_twice
 
 import fusedsl as fd
+from fusedsl.backends.cuda.matmul import schedule
+from fusedsl.backends.cuda.skinny.schedule import schedule_skinny
 
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu
 
 RANDOM = np.random.default_rng(5)
-HALF, BRAIN = np.float16, ml_dtypes.bfloat16
+HALF, BRAIN, FLOAT = np.float16, ml_dtypes.bfloat16, np.float32
+
+
+@pytest.fixture(autouse=True)
+def skinny_first(monkeypatch):
+    """Products with few rows have this schedule, whether another is predicted to be faster or not."""
+    monkeypatch.setattr(schedule, "SCHEDULERS", (schedule_skinny, *schedule.SCHEDULERS))
 
 
 def normal(*shape, dtype=BRAIN):
@@ -38,6 +46,18 @@ CASES = {
     "rows that no copy takes": ("x.T[:, ::-1] @ w", {"x": normal(769, 7), "w": normal(769, 64)}, True),
     "small matrices, steps that the ring holds": ("x @ w", {"x": normal(300, 64, 64), "w": normal(300, 64, 64)}, False),
     "small transposed matrices": ("x @ w.mT", {"x": normal(40, 20, 40), "w": normal(40, 50, 40)}, False),
+    "float32 across the sum": (
+        "gelu(x @ w) + b",
+        {"x": normal(9, 400, dtype=FLOAT), "w": normal(400, 136, dtype=FLOAT), "b": normal(136, dtype=FLOAT)}, True,
+    ),
+    "float32 along the sum, two warps of rows": (
+        "x @ w.T", {"x": normal(30, 260, dtype=FLOAT), "w": normal(132, 260, dtype=FLOAT)}, True,
+    ),
+    "float32, two products of rows that no copy takes": (
+        "(x.T @ w) * (x.T @ v)",
+        {"x": normal(70, 17, dtype=FLOAT), "w": normal(70, 72, dtype=FLOAT), "v": normal(70, 72, dtype=FLOAT)}, False,
+    ),
+    "float32, short": ("x @ w", {"x": normal(3, 24, 50, dtype=FLOAT), "w": normal(3, 50, 64, dtype=FLOAT)}, False),
     "64 rows": ("gelu(x @ w)", {"x": normal(64, 300), "w": normal(300, 128)}, False),
 }  # fmt: skip
 
@@ -65,9 +85,9 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("text", SHAPES)
-def test_products_with_few_rows_do_not_spill(text):
-    given = [fd.spec(shape, "bfloat16") for shape in SHAPES[text]]
+@pytest.mark.parametrize(("text", "dtype"), [*((text, "bfloat16") for text in SHAPES), ("x @ w.T", "float32")])
+def test_products_with_few_rows_do_not_spill(text, dtype):
+    given = [fd.spec(shape, dtype) for shape in SHAPES[text]]
     kernel = fd.kernel(text)
     for cc in (80, 90):
         assert all(found.figures.spill_bytes == 0 for found in kernel.resources(*given, cc=cc))

@@ -16,15 +16,16 @@ class SkinnyTileIntrinsics(Named):
     """Intrinsics of the products and sums of a block with few rows."""
 
     zero = Method("", "")
-    multiply = Method("name", "sums, streamed, narrow")
+    multiply = Method("", "sums, streamed, narrow")
     store_sums = Method("", "at, sums")
     load_sums = Method("", "at, part")
     numbers = Method("", "part")
 
 
-SKINNY_LAYOUT = "near, narrow, warps_narrow, warps_streamed, warps_k"
+SKINNY_LAYOUT = "dtype, near, narrow, warps_narrow, warps_streamed, warps_k"
 SkinnyRing = File("skinny.ring").type("SkinnyRing", SKINNY_LAYOUT, SkinnyRingIntrinsics)
-_FILE = File("skinny.tile")
-SkinnyTile = _FILE.type("SkinnyTile", SKINNY_LAYOUT, SkinnyTileIntrinsics)
+SkinnyTile = File("skinny.tile").type("SkinnyTile", SKINNY_LAYOUT, SkinnyTileIntrinsics)
+SkinnyFmaTile = File("skinny.fma_tile").type("SkinnyFmaTile", SKINNY_LAYOUT, SkinnyTileIntrinsics)
+_FILE = File("skinny.sums")
 store_record = _FILE.maker("store_record", "", "address, sums")
 load_records = _FILE.maker("load_records", "", "address, record, splits")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,7 +13,15 @@ from ..matmul import scatter_vectors, udiv64
 from ..matmul.emit_places import COLUMN, ROW, STEP, ElementPlaces
 from ..rows_and_columns import grid_dim
 from ..tile import Tile, barrier, block_idx, commit_group, dynamic_smem_base, is_last_block, thread_idx, wait_group
-from . import SkinnyRing, SkinnyRingIntrinsics, SkinnyTile, SkinnyTileIntrinsics, load_records, store_record
+from . import (
+    SkinnyFmaTile,
+    SkinnyRing,
+    SkinnyRingIntrinsics,
+    SkinnyTile,
+    SkinnyTileIntrinsics,
+    load_records,
+    store_record,
+)
 from .layout import PART
 from .schedule import SkinnySchedule
 
@@ -37,13 +46,11 @@ class SkinnyEmitter:
         self.narrow, self.streamed = (COLUMN, ROW) if schedule.turned else (ROW, COLUMN)
         self.narrow_operands, self.streamed_operands = schedule.sides(found)
         self.narrow_axis, self.streamed_axis = axes[self.narrow][0], axes[self.streamed][0]
-        self.name = kernel.operands[self.streamed_operands[0]].dtype.name
 
     def source(self) -> str:
         src, layout = self.src, self.layout
-        shape = {"near": layout.near, "narrow": layout.narrow, "warps_narrow": layout.warps_narrow}
-        shape |= {"warps_streamed": layout.warps_streamed, "warps_k": layout.warps_k}
-        src.bind("skinny", SkinnyTile(**shape))
+        shape = dataclasses.asdict(layout)
+        src.bind("skinny", (SkinnyTile if layout.itemsize == 2 else SkinnyFmaTile)(**shape))
         src.bind("ring", SkinnyRing(**shape))
         src.bind("tile", Tile(width=PART, vectors=1, step=1, checks="."))
         src.read_scalars()
@@ -98,7 +105,7 @@ class SkinnyEmitter:
         for k in (*self.streamed_operands, *self.narrow_operands):
             kind, axis = self._side(k)
             offset = f"{kind}_from * {self._stride(k, axis)} + step * {self._step_stride(k)}"
-            src.assign(self._coming(k), f"{self.places.base(k)} + ({offset}) * 2")
+            src.assign(self._coming(k), f"{self.places.base(k)} + ({offset}) * {self.layout.itemsize}")
         ahead = stages - (not self.schedule.holds_all)
         with src.while_(f"slot < memory + {ahead * size}"):
             self._copy()
@@ -131,7 +138,7 @@ class SkinnyEmitter:
             src.assign("step", f"step + {self.layout.depth}")
 
     def _multiply_stage(self) -> None:
-        multiply = self.src.bind("multiply", SKINNY.multiply(self.name))
+        multiply = self.src.bind("multiply", SKINNY.multiply())
         for number, pair in enumerate(self.found.pairs):
             narrow, streamed = pair[::-1] if self.schedule.turned else pair
             places = (self._place("ready", streamed), self._place("ready", narrow))
@@ -153,7 +160,7 @@ class SkinnyEmitter:
         self._advance("slot")
         src.assign("left", f"left - {depth}")
         for k in (*self.streamed_operands, *self.narrow_operands):
-            src.assign(self._coming(k), f"{self._coming(k)} + {self._step_stride(k)} * {2 * depth}")
+            src.assign(self._coming(k), f"{self._coming(k)} + {self._step_stride(k)} * {self.layout.itemsize * depth}")
 
     def _advance(self, name: str) -> None:
         self.src.assign(name, f"int32({name} + {self._stage})")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ....ir.types import dtype
 from ....kernel_ir.memory_access import ACCESS_BYTES
 
-ROWS, STEPS = 64, 32  # of the streamed operand, of a warp at a time
-VECTORS = ROWS * STEPS * 2 // ACCESS_BYTES // 32  # of a lane
+ROWS, LINE_BYTES = 64, 64  # of the streamed operand, of a warp at a time: rows, and bytes of each
+VECTORS = ROWS * LINE_BYTES // ACCESS_BYTES // 32  # of a lane
 PART = 4  # neighbouring results that a thread finishes at a time
 BANK_BYTES = 128  # of a row of shared memory's banks
 
@@ -16,9 +17,11 @@ BANK_BYTES = 128  # of a row of shared memory's banks
 class SkinnyLayout:
     """Rows of the narrow operand (a multiple of 8, padded), and the warps of a block along each axis.
 
-    `near` is the axis along which the streamed operand is contiguous: "k", or "n" for its rows.
+    `near` is the axis along which the streamed operand is contiguous: "k", or "n" for its rows. Elements are of
+    `dtype`.
     """
 
+    dtype: str
     near: str
     narrow: int
     warps_narrow: int = 1
@@ -26,8 +29,22 @@ class SkinnyLayout:
     warps_k: int = 4
 
     @property
+    def itemsize(self) -> int:
+        return dtype(self.dtype).itemsize
+
+    @property
+    def steps(self) -> int:
+        """Steps of a warp at a time."""
+        return LINE_BYTES // self.itemsize
+
+    @property
     def threads(self) -> int:
         return 32 * self.warps_narrow * self.warps_streamed * self.warps_k
+
+    @property
+    def thread_sums(self) -> int:
+        """Sums of a thread, for one product."""
+        return (2 if self.itemsize == 2 else 4) * self.narrow // self.warps_narrow
 
     @property
     def streamed(self) -> int:
@@ -37,18 +54,18 @@ class SkinnyLayout:
     @property
     def depth(self) -> int:
         """Steps of a stage."""
-        return STEPS * self.warps_k
+        return self.steps * self.warps_k
 
     @property
     def streamed_bytes(self) -> int:
         """Of a streamed operand's part of a stage."""
-        return 2 * self.streamed * self.depth
+        return self.itemsize * self.streamed * self.depth
 
     @property
     def pitch(self) -> int:
         """Bytes from one narrow row to the next: a fragment's rows, 8 or 16 bytes a lane, lie in different banks."""
-        apart = BANK_BYTES // 2 if self.near == "k" else BANK_BYTES // 4
-        return 2 * self.depth + (apart - 2 * self.depth) % (2 * apart)
+        apart, line = BANK_BYTES // (2 if self.near == "k" else 4), self.itemsize * self.depth
+        return line + (apart - line) % (2 * apart)
 
     @property
     def narrow_bytes(self) -> int:

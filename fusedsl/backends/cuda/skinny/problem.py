@@ -9,9 +9,9 @@ from ....kernel_ir.matmul_axes import extent
 from ....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
 from ..schedule_base import Extents
 
-NARROW = 64  # rows of the narrow operand, at most
-LEAST = 32  # rows of the streamed operand, and steps, below which a slot is mostly empty
-KINDS = ("bfloat16", "float16")
+# Rows of the narrow operand, at most, and of the streamed one, at least: tensor cores take more, and half empty slots.
+SIDES = {"bfloat16": (64, 32), "float16": (64, 32), "float32": (32, 64)}
+LEAST_STEPS = 32
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class SkinnyProblem:
     """
 
     found: MatmulOperands
+    dtype: str
     turned: bool
     near: str
     few: int
@@ -48,12 +49,13 @@ def skinny_problem(kernel: KernelIR, extents: Extents) -> SkinnyProblem | None:
     streamed, axis = (found.left, axes.rows[0]) if turned else (found.right, axes.columns[0])
     kinds = {kernel.operands[k].dtype.name for pair in found.pairs for k in pair}
     sums = {use.accumulators[0].dtype.name for use in kernel.phases[0].folds}
-    if len(kinds) != 1 or kinds.isdisjoint(KINDS) or sums != {"float32"}:
+    if len(kinds) != 1 or kinds.isdisjoint(SIDES) or sums != {"float32"}:
         return None
-    near = streamed_near(kernel, streamed, axis)
-    if not near or few > NARROW or min(many, extents[-1]) < LEAST:
+    (dtype,), near = kinds, streamed_near(kernel, streamed, axis)
+    most, least = SIDES[dtype]
+    if not near or few > most or many < least or extents[-1] < LEAST_STEPS:
         return None
-    return SkinnyProblem(found, turned, near, few, many, extents[-1], extent(axes.batch, extents))
+    return SkinnyProblem(found, dtype, turned, near, few, many, extents[-1], extent(axes.batch, extents))
 
 
 def streamed_near(kernel: KernelIR, streamed: tuple[int, ...], rows: int) -> str:

@@ -1,0 +1,81 @@
+"""Skinny FMA tile: products of a block with few rows of float32 by fused multiply-adds.
+
+A lane sums 4 streamed rows for each of its warp's narrow rows, over half of a slot's steps (threads.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.types import FLOAT32
+from ..compiler.numba_backend import F32, I32, Emitter, emitted, ir, types
+from ..tile.memory import ld_shared, st_shared
+from ..tile.shuffle import shuffle
+from .layout import LINE_BYTES, ROWS, VECTORS
+from .sums import SkinnySums
+from .threads import lane_index, lane_place, lane_row, row_offset, vector_place, warp_k, warp_place
+
+OWN = 4  # streamed rows of a lane
+HALVES = 2  # vectors of steps of a lane, 8 steps apart
+
+
+class SkinnyFmaTile(SkinnySums):
+    """The intrinsics of float32 products."""
+
+    @property
+    def _rows(self) -> int:
+        """A warp's narrow rows."""
+        return self.narrow // self.warps_narrow
+
+    @property
+    def sums(self) -> types.UniTuple:
+        return types.UniTuple(types.float32, OWN * self._rows)
+
+    def multiply(self) -> Callable:
+        """`multiply(sums, streamed, narrow)`: the sums with the products of a stage added, from its two addresses."""
+
+        @emitted(self.sums)
+        def emit(e, sums, streamed, narrow):
+            b, (wide, warp), (_, h) = e.builder, warp_place(self, e), lane_place(self, e)
+            held = e.unpack(sums, len(self.sums))
+            places = [b.add(streamed, vector_place(self, e, warp, k)) for k in range(VECTORS)]
+            vectors = [ld_shared(e, FLOAT32, 4, place) for place in places]
+            step = b.add(b.mul(warp_k(self, e, warp), I32(LINE_BYTES)), b.shl(h, I32(4)))
+            other = b.add(narrow, b.add(b.mul(b.mul(wide, I32(self._rows)), I32(self.pitch)), step))
+            for row in range(self._rows):
+                for half in range(HALVES):
+                    x = ld_shared(e, FLOAT32, 4, b.add(other, I32(row * self.pitch + 32 * half)))
+                    for k in range(4):
+                        for own in range(OWN):
+                            y = vectors[HALVES * own + half][k] if self.near == "k" else vectors[4 * half + k][own]
+                            place = OWN * row + own
+                            held[place] = e.call(F32, "llvm.fma.f32", [x[k], y, held[place]])
+            return e.pack(self.sums, held)
+
+        return emit
+
+    def store_sums(self) -> Callable:
+        """`store(at, sums)`: a thread's sums to the block's shared memory, after those of the lane with its rows."""
+
+        @emitted(types.void)
+        def emit(e, at, sums):
+            b, (wide, warp) = e.builder, warp_place(self, e)
+            held = [b.fadd(x, shuffle(e, "bfly", x, 16)) for x in e.unpack(sums, len(self.sums))]
+            first = b.mul(b.udiv(warp, I32(self.warps_k)), I32(ROWS))
+            line = b.add(b.mul(warp_k(self, e, warp), I32(self.narrow)), b.mul(wide, I32(self._rows)))
+            start = b.add(b.mul(line, I32(self.streamed)), b.add(first, lane_row(self, e)))
+            start = b.add(at, b.shl(start, I32(2)))
+            with b.if_then(b.icmp_unsigned("<", lane_index(e), I32(16))):
+                for row in range(self._rows):
+                    own, place = held[OWN * row : OWN * row + OWN], b.add(start, I32(4 * row * self.streamed))
+                    self._store_rows(e, place, own)
+
+        return emit
+
+    def _store_rows(self, e: Emitter, place: ir.Value, values: list[ir.Value]) -> None:
+        if self.near == "n":
+            st_shared(e, FLOAT32, OWN, place, values)
+            return
+        for own, value in enumerate(values):
+            apart = 4 * row_offset(self, HALVES * own)
+            st_shared(e, FLOAT32, 1, e.builder.add(place, I32(apart)), [value])

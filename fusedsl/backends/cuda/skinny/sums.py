@@ -1,0 +1,108 @@
+"""Skinny sums: those of a block's warps in shared memory, and those of blocks that share a tile in global memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.types import FLOAT32
+from ..compiler.numba_backend import F32, I32, I64, VOID, Emitter, emitted, ir, types
+from ..tile.loops import looped
+from ..tile.memory import ld_shared
+from .layout import PART, SkinnyLayout
+
+AT_ONCE = 8  # records whose loads are under way together
+
+
+class SkinnySums(SkinnyLayout):
+    """The intrinsics of a block's sums, however they are computed."""
+
+    @property
+    def sums(self) -> types.UniTuple:
+        """The sums of a thread."""
+        raise NotImplementedError
+
+    def swizzled(self, e: Emitter, row: ir.Value, narrow: ir.Value) -> ir.Value:
+        """Where a streamed row of a narrow row's sums stands."""
+        return row
+
+    def zero(self) -> Callable:
+        """`zero()`: a thread's sums before the first product."""
+
+        @emitted(self.sums)
+        def emit(e):
+            return e.pack(self.sums, [ir.Constant(F32, 0.0)] * len(self.sums))
+
+        return emit
+
+    def load_sums(self) -> Callable:
+        """`load(at, part)`: PART neighbouring sums of the block, those of the warps along the steps added in order."""
+        result = types.UniTuple(types.float32, PART)
+
+        @emitted(result)
+        def emit(e, at, part):
+            b = e.builder
+            narrow, row = self._result(e, part)
+            place = b.add(b.mul(narrow, I32(self.streamed)), self.swizzled(e, row, narrow))
+            place = b.add(at, b.shl(place, I32(2)))
+            total = ld_shared(e, FLOAT32, PART, place)
+            for k in range(1, self.warps_k):
+                found = ld_shared(e, FLOAT32, PART, b.add(place, I32(k * self.record_bytes)))
+                total = [b.fadd(x, y) for x, y in zip(total, found)]
+            return e.pack(result, total)
+
+        return emit
+
+    def numbers(self) -> Callable:
+        """`numbers(part)`: (narrow rows, streamed rows) of these sums."""
+        kind = types.UniTuple(types.int64, PART)
+        result = types.Tuple.from_types((kind, kind))
+
+        @emitted(result)
+        def emit(e, part):
+            b, (narrow, row) = e.builder, self._result(e, part)
+            rows = [b.zext(b.add(row, I32(k)), I64) for k in range(PART)]
+            return e.pack(result, [e.pack(kind, [b.zext(narrow, I64)] * PART), e.pack(kind, rows)])
+
+        return emit
+
+    def _result(self, e: Emitter, part: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """(narrow row, first streamed row) of a part of the block's results."""
+        b, line = e.builder, I32(self.streamed // PART)
+        return b.udiv(part, line), b.mul(b.urem(part, line), I32(PART))
+
+
+def store_record() -> Callable:
+    """`store(address, sums)`: PART sums of a block for the others of its tile."""
+
+    @emitted(types.void)
+    def emit(e, at, sums):
+        text = "st.global.v4.f32 [$0], {$1, $2, $3, $4};"
+        e.asm(VOID, text, "l,f,f,f,f,~{memory}", [at, *e.unpack(sums, PART)], effect=True)
+
+    return emit
+
+
+def load_records() -> Callable:
+    """`load(address, record, splits)`: PART sums of as many blocks, whose records lie so many bytes apart, in order."""
+    result = types.UniTuple(types.float32, PART)
+    text = "ld.relaxed.gpu.global.v4.f32 {$0, $1, $2, $3}, [$4];"
+
+    @emitted(result)
+    def emit(e, at, record, splits, *, kinds):
+        b, record = e.builder, e.cast(record, kinds[1], types.int64)
+        none = [I64(0), *[ir.Constant(F32, 0.0)] * PART]
+        with looped(e, none, lambda first, *_: b.icmp_signed("<", first, splits)) as (state, following):
+            first, *sums = state
+            numbers = [b.add(first, I64(k)) for k in range(AT_ONCE)]
+            there = [b.icmp_signed("<", number, splits) for number in numbers]
+            found = []
+            for number, one in zip(numbers, there):
+                place = b.add(at, b.mul(b.select(one, number, first), record))
+                kind = ir.LiteralStructType([F32] * PART)
+                found.append(e.unpack(e.asm(kind, text, "=f,=f,=f,=f,l,~{memory}", [place], effect=True), PART))
+            for one, values in zip(there, found):
+                sums = [b.select(one, b.fadd(x, y), x) for x, y in zip(sums, values)]
+            following += [b.add(first, I64(AT_ONCE)), *sums]
+        return e.pack(result, state[1:])
+
+    return emit
