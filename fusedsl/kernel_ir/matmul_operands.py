@@ -46,6 +46,11 @@ def matmul_operands(kernel: KernelIR) -> MatmulOperands | None:
     return MatmulOperands(axes, tuple(pairs))
 
 
+def is_ragged(kernel: KernelIR, operands: MatmulOperands) -> bool:
+    """Whether a line of a multiplied array does not begin at a multiple of 16 bytes: its loads are single elements."""
+    return any(kernel.operands[k].near_access != "vector" for k in (*operands.left, *operands.right))
+
+
 def stored_factor(kernel: KernelIR, body: Body) -> int | None:
     """The operand that a factor loads, and widens at most from 16 bits or less, which is exact; None if it computes."""
     if len(body.results) != 1:

@@ -121,7 +121,7 @@ def plain_kernel(kernel: KernelIR) -> KernelIR:
 
 def cuda_key(kernel: KernelIR | ComboKernel, schedule: Schedule, digest: str, cc: tuple[int, int]) -> tuple:
     """The key of everything that the machine code of a scheduled kernel depends on."""
-    return ("cuda", cc, digest, _unnumbered(kernel.name), _kernel_key(kernel), schedule.compile_key)
+    return ("cuda", cc, digest, _unnumbered(kernel.name), _kernel_key(kernel, schedule), schedule.compile_key)
 
 
 def build_scheduled(kernel: KernelIR | ComboKernel, schedule: Any, digest: str, cc: tuple[int, int]) -> CompiledKernel:
@@ -141,7 +141,7 @@ def build_cpu(bound: BoundKernel, digest: str) -> CompiledKernel:
 
 def cpu_key(kernel: KernelIR, chosen: str, digest: str, processor: Processor) -> tuple:
     """The key of everything that the machine code of a kernel and its loops depends on."""
-    return ("cpu", processor.tag, digest, _unnumbered(kernel.name), _kernel_key(kernel), chosen)
+    return ("cpu", processor.tag, digest, _unnumbered(kernel.name), _kernel_key(kernel, None), chosen)
 
 
 def build_loops(kernel: KernelIR, chosen: str, digest: str, processor: Processor) -> CompiledKernel:
@@ -170,13 +170,18 @@ def _unnumbered(name: str) -> str:
     return name.rstrip("0123456789")
 
 
-def _kernel_key(kernel: KernelIR | ComboKernel) -> tuple:
-    """The facts of a kernel that its digest does not contain: axes, stride kinds, accesses, flags."""
+def _kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tuple:
+    """The facts of a kernel that its digest does not contain: axes, stride kinds, accesses, flags.
+
+    Schedules of products read the access along the contiguous axis, others that along the last one.
+    """
     if isinstance(kernel, ComboKernel):
-        return tuple(map(_kernel_key, kernel.kernels))
-    operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
+        assert isinstance(schedule, ComboSchedule)
+        return tuple(map(_kernel_key, kernel.kernels, schedule.members))
+    along_last = schedule is None or not schedule.multiplies
+    operands = tuple((o.dtype.name, o.strides, o.access if along_last else "", o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
-    near = tuple((o.near, o.near_access) for o in kernel.operands) if kernel.products else ()  # else a schedule's
+    near = () if along_last else tuple((o.near, o.near_access) for o in kernel.operands)
     flags = (kernel.resident, kernel.index64, kernel.row_vector_width, kernel.workspace, kernel.semaphores)
     shared = (
         kernel.is_subkernel,

@@ -9,6 +9,7 @@ from math import prod
 from ...hardware import Hardware
 from ...kernel_ir.kernel import KernelIR, Operand
 from .columns.schedule import schedule_dynamic_columns
+from .matmul.general_schedule import schedule_general_product
 from .matmul.schedule import schedule_matmul
 from .rows.cooperative import schedule_cooperative
 from .rows.dynamic_threads import generic_resident
@@ -32,8 +33,12 @@ def schedule_dynamic_shapes(
     several. `across` are the kernels whose vectors lie across columns, where arrays lie so. Where it is `listed`, its
     blocks are to stand among those of other calls, if there are enough rows for that.
     """
+    product = schedule_matmul(rows[0], extents, hardware)
+    if product is not None:
+        may_share = product.length_specialized and not listed
+        return schedule_general_product(rows[0], extents, hardware) if may_share else None
     held, streamed = (_alike(kernel, extents) for kernel in across or rows)
-    if held.batch_invariant_width or schedule_matmul(held, extents, hardware):
+    if held.batch_invariant_width:
         return None
     if sort_of(held):
         return generic_sort(held, streamed, extents, hardware)

@@ -186,6 +186,20 @@ def test_steps_that_are_split_over_blocks(dtype, chain, monkeypatch):
             check_twice(gpu, text, {name: given[name] for name in kernel.params})
 
 
+@pytest.mark.parametrize("dtype", [np.float32, BRAIN, np.float64])
+def test_general_products_serve_many_extents(dtype):
+    """Those of ragged arrays share one binary, and arrays of lines at multiples of 16 bytes have their own."""
+    kernel, sources = fd.kernel("gelu(x @ w + b)", dynamic=True), set()
+    for rows, steps, columns in ((40, 37, 50), (40, 64, 61), (37, 71, 40)):
+        given = arrays({"x": (rows, steps), "w": (steps, columns), "b": (columns,)}, dtype)
+        with emulated_gpu(cc=(8, 0)) as gpu, fd.options(dynamic=True):
+            check_twice(gpu, "gelu(x @ w + b)", given)
+        specs = [fd.spec(given[n].shape, given[n].dtype) for n in kernel.params]
+        sources.add(kernel.source(*specs, device="cuda", cc=80))
+        assert "general lengths" in kernel.explain(*specs, device="cuda", compile=False).kernels[0].schedule
+    assert len(sources) == 1
+
+
 def test_gathered_rows_are_added():
     given = arrays({"x": (40, 24), "w": (24, 36), "t": (9, 36)}) | {"i": RANDOM.integers(0, 9, 40)}
     with emulated_gpu() as gpu:
@@ -199,6 +213,13 @@ def test_nothing_spills(dtype, name, shape, cc, only):
     x = fd.spec((4096, 4096), dtype)
     kernel = fd.kernel("gelu(x @ w.mT + b)")
     assert all(one.figures.spill_bytes == 0 for one in kernel.resources(x, x, fd.spec((4096,), dtype), cc=cc))
+
+
+@pytest.mark.parametrize("cc", [80, 90, 120])
+def test_ragged_products_do_not_spill(cc):
+    """Threads hold single elements of both operands between their loads and their stores to shared memory."""
+    x, w = fd.spec((4097, 4097), "bfloat16"), fd.spec((4097, 4099), "bfloat16")
+    assert all(one.figures.spill_bytes == 0 for one in fd.kernel("x @ w").resources(x, w, cc=cc))
 
 
 @pytest.mark.parametrize("cc", [80, 90, 120])

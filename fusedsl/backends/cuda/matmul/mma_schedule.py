@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -12,7 +12,7 @@ from ....ir.types import dtype
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.matmul_axes import extent, worth_tiling
-from ....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
+from ....kernel_ir.matmul_operands import MatmulOperands, is_ragged, matmul_operands
 from ..schedule_base import Extents, Schedule
 from .tile_shapes import (
     COPY_BYTES,
@@ -32,7 +32,7 @@ CHAIN = 2048  # products that a thread adds one after another before their sum j
 MMA_CHAIN = 1 << 15  # … that tensor cores add, several at a time
 STAGES = 3
 OTHER_REGISTERS = 64  # of a thread, for fragments and addresses
-MOST_ELEMENTS = 64  # that a thread holds between a load and the store to shared memory
+MOST_ELEMENTS = 64  # of all operands, that a thread holds between a load and the store to shared memory
 SYSTEM_BYTES = 1024  # of shared memory, that a block takes besides its own
 ALIGNMENT = 128  # of the tiles in shared memory
 SPLITS = (2, 3, 4, 6, 8, 12, 16)  # of the steps of a tile, that are tried
@@ -70,6 +70,9 @@ SUMS = {
     "float64": "float64",
 }  # of the products of each dtype that an instruction multiplies
 
+Tried = tuple[Sequence[BlockShape], Sequence[int]]
+"""Shapes of blocks, and numbers of blocks that share a tile's steps."""
+
 
 @dataclass(frozen=True)
 class MmaMatmulSchedule(Schedule):
@@ -90,8 +93,9 @@ class MmaMatmulSchedule(Schedule):
     splits: int = 1  # blocks that share the steps of a tile, and add their sums in order
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
+    length_specialized: bool = field(default=False, compare=False)  # an operand is ragged
     width = 1
-    length_specialized = False
+    multiplies = True
 
     @property
     def block_threads(self) -> int:
@@ -131,28 +135,36 @@ class MmaMatmulSchedule(Schedule):
         return replace(config, workspace=config.blocks * self.split_bytes, semaphores=tiles)
 
 
-def schedule_mma(kernel: KernelIR, extents: Extents, hardware: Hardware) -> MmaMatmulSchedule | None:
+def schedule_mma(
+    kernel: KernelIR, extents: Extents, hardware: Hardware, splits: Sequence[int] = SPLITS, general: bool = False
+) -> MmaMatmulSchedule | None:
     """The schedule of products by warps: the predicted fastest of the shapes that fit; None if there is none."""
     operands = matmul_operands(kernel)
     if operands is None or hardware.cc < (8, 0) or not _fits(kernel, operands, extents):
         return None
-    shapes = _shapes(kernel, operands)
-    found = ((one, _schedule(kernel, operands, one, extents, hardware)) for one in shapes)
-    fitting = [(one, split) for one, s in found if s is not None for split in _splits(s, operands, extents, hardware)]
-    if not fitting:
+    return fastest(kernel, operands, (block_shapes(kernel, operands), SPLITS), extents, hardware)
+
+
+def fastest(
+    kernel: KernelIR, operands: MatmulOperands, tried: Tried, extents: Extents, hardware: Hardware
+) -> MmaMatmulSchedule | None:
+    """The schedule that is predicted to be the fastest of those tried that fit."""
+    found = ((one, _schedule(kernel, operands, one, extents, hardware)) for one in tried[0])
+    some = [(one, n) for one, s in found if s is not None for n in _splits(s, operands, tried[1], extents, hardware)]
+    if not some:
         return None
-    _, best = min(fitting, key=lambda pair: _clocks(pair[1], pair[0].rate, operands, extents, hardware))
+    _, best = min(some, key=lambda pair: _clocks(pair[1], pair[0].rate, operands, extents, hardware))
     registers = registers_for(hardware, best.blocks, best.block_threads)
     return replace(best, registers=registers, reason=_reason(best, operands, extents))
 
 
 def _splits(
-    schedule: MmaMatmulSchedule, operands: MatmulOperands, extents: Extents, hardware: Hardware
+    schedule: MmaMatmulSchedule, operands: MatmulOperands, tried: Sequence[int], extents: Extents, hardware: Hardware
 ) -> Iterator[MmaMatmulSchedule]:
     """The schedule, and where its tiles do not fill the card the same with their steps split over blocks."""
     yield schedule
     tiles, steps = output_tiles(schedule.tile, operands, extents), extents[-1]
-    for splits in SPLITS if 2 * tiles <= hardware.multiprocessors else ():
+    for splits in tried if 2 * tiles <= hardware.multiprocessors else ():
         each = -(-steps // (splits * schedule.tile.depth)) * schedule.tile.depth
         if each >= LEAST_SPLIT and (splits - 1) * each < steps and tiles * splits <= 2 * hardware.multiprocessors:
             yield replace(schedule, splits=splits)
@@ -172,7 +184,7 @@ def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
     )
 
 
-def _shapes(kernel: KernelIR, operands: MatmulOperands) -> tuple[BlockShape, ...]:
+def block_shapes(kernel: KernelIR, operands: MatmulOperands) -> tuple[BlockShape, ...]:
     """The shapes of blocks that multiply these dtypes; none if no instruction does."""
     dtypes = {kernel.operands[k].dtype.name for k in (*operands.left, *operands.right)}
     (dtype,) = dtypes if len(dtypes) == 1 else ("",)
@@ -207,13 +219,13 @@ def _schedule(
         [_operand_tile(kernel, k, (operands.axes.rows, one.rows), tile, extents) for k in lefts]
         + [_operand_tile(kernel, k, (operands.axes.columns, one.columns), tile, extents) for k in rights]
     )
-    if any(one.by_registers and one.lane_pieces * one.step_pieces > MOST_ELEMENTS for one in tiles):
+    if sum(one.lane_pieces * one.step_pieces for one in tiles if one.by_registers) > MOST_ELEMENTS:
         return None
     chain = CHAIN if isinstance(tile, FmaTileShape) else MMA_CHAIN
     chain = chain if extents[-1] > chain and parts == 1 else 0
-    vectors = _row_vectors(kernel, operands, tile, extents)
+    vectors, ragged = _row_vectors(kernel, operands, tile, extents), is_ragged(kernel, operands)
     for stages in range(STAGES, 1, -1):
-        schedule = MmaMatmulSchedule(tile, tiles, pairs, vectors, stages, 1, chain, parts)
+        schedule = MmaMatmulSchedule(tile, tiles, pairs, vectors, stages, 1, chain, parts, length_specialized=ragged)
         if schedule.smem_bytes <= hardware.block_shared:
             blocks = blocks_for(hardware, words + OTHER_REGISTERS, tile.threads)
             blocks = min(blocks, hardware.shared // (schedule.smem_bytes + SYSTEM_BYTES))
@@ -268,7 +280,7 @@ def mma_clocks(
 ) -> float:
     """Predicted clocks of an SM with the most tiles."""
     dtype = kernel.operands[operands.left[0]].dtype.name
-    rates = (one.rate for one in _shapes(kernel, operands) if _tile(dtype, one) == schedule.tile)
+    rates = (one.rate for one in block_shapes(kernel, operands) if _tile(dtype, one) == schedule.tile)
     return _clocks(schedule, next(rates), operands, extents, hardware)
 
 
@@ -293,7 +305,6 @@ def _reason(s: MmaMatmulSchedule, operands: MatmulOperands, extents: Extents) ->
     )
     split = f", the steps of each split over {s.splits} blocks" if s.splits > 1 else ""
     return (
-        f"product of matrices: {output_tiles(tile, operands, extents)} tiles of {tile.rows} × {tile.columns}"
-        f"{split}, "
+        f"product of matrices: {output_tiles(tile, operands, extents)} tiles of {tile.rows} × {tile.columns}{split}, "
         f"{s.stages} slices of {tile.depth} steps in flight; {how}"
     )

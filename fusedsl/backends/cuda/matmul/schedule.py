@@ -33,6 +33,7 @@ class MatmulSchedule(Schedule):
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
     width = 1
+    multiplies = True
     length_specialized = False
 
     @property

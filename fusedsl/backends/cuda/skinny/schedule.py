@@ -12,7 +12,7 @@ from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR, Operand
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.matmul_axes import extent
-from ....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
+from ....kernel_ir.matmul_operands import MatmulOperands, is_ragged, matmul_operands
 from ..schedule_base import Extents, Schedule
 from ..split_heuristics import choose_blocks_per_row
 from .layout import ROWS, SkinnyLayout
@@ -43,10 +43,12 @@ class SkinnySchedule(Schedule):
     is_split: bool
     holds_all: bool = False
     splits: int = field(default=1, compare=False)  # blocks of a tile
+    length_specialized: bool = field(default=False, compare=False)  # an operand is ragged
     blocks: int = 1
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
     width = 1
+    multiplies = True
 
     @property
     def block_threads(self) -> int:
@@ -104,7 +106,8 @@ def schedule_skinny(kernel: KernelIR, extents: Extents, hardware: Hardware) -> S
     if splits > 1:
         reason += f"; {splits} blocks share a tile, the last one adds their sums"
     found = replace(plain, stages=stages, is_split=splits > 1, holds_all=short, splits=splits, blocks=blocks)
-    return replace(found, reason=reason, registers=registers)
+    ragged = is_ragged(kernel, problem.found)
+    return replace(found, reason=reason, registers=registers, length_specialized=ragged)
 
 
 def _layout(problem: SkinnyProblem) -> SkinnyLayout | None:

@@ -29,6 +29,8 @@ class SmallMatmulSchedule(Schedule):
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
     width = 1
+    multiplies = True
+    length_specialized = False
 
     @property
     def block_threads(self) -> int:

@@ -68,6 +68,7 @@ class Sm90MatmulSchedule(Schedule):
     registers: int = field(default=168, compare=False)
     multiprocessors: int = field(default=0, compare=False)  # blocks that loop over tiles
     width = 1
+    multiplies = True
     length_specialized = False
 
     @property
