@@ -118,9 +118,10 @@ def _cast(b: GraphBuilder, x: Node, d: DType) -> Node:
 
 
 def _keeps_all(x: Node) -> bool:
-    """Whether an index adds axes of one element, and leaves out none."""
+    """Whether an index only adds and removes axes of one element."""
     kept = [key for key in x.attr if key[0] != "new"]
-    return all(key == ("slice", 0, 1, n) for key, n in zip(kept, x.args[0].type.shape))
+    return all(key == (("int", 0) if key[0] == "int" and n == 1 else ("slice", 0, 1, n))
+               for key, n in zip(kept, x.args[0].type.shape))  # fmt: skip
 
 
 def _is_product_view(x: Node) -> bool:
