@@ -9,7 +9,7 @@ from dataclasses import replace
 from ..ir.dims import Dim
 from ..ir.folds import scalar
 from ..ir.graph import Graph, Node, Type, constant, node, value_of, walk
-from ..ir.ops import OPS, VIEWS
+from ..ir.ops import LEAVES, OPS, VIEWS
 from .axis_splits import split_axes
 from .concat_pieces import Pieces, SameExtent, bound_in_pieces, count_fetches, extent_in_pieces, find_pieces
 from .contractions import expand_contractions
@@ -138,6 +138,18 @@ def _stores(lowering: _Lowering, target: StoreTarget, stored: Node, computed: No
     return roots
 
 
+def _is_computed(at: Coordinates) -> bool:
+    """Whether the kernel computes a coordinate."""
+    return any(isinstance(c, ComputedIndex) for c in at)
+
+
+def _is_view_of_fold(n: Node) -> bool:
+    """Whether a node is a reduction, scan or sort, through views that keep its elements' order or permute it."""
+    while n.op in ("index", "transpose"):
+        n = n.args[0]
+    return n.op not in ANYWHERE and n.op not in OPS and n.op not in LEAVES
+
+
 class _Lowering:
     """Lowers each (node, coordinates) to a scalar node once."""
 
@@ -189,7 +201,7 @@ class _Lowering:
             self.reads[n] = 0
 
     def _leaf(self, n: Node, at: Coordinates) -> Node | None:
-        if n in self.temporaries and (n in self.cut or any(isinstance(c, ComputedIndex) for c in at)):
+        if n in self.temporaries and (n in self.cut or _is_computed(at)):
             return load(ArraySource("temporary", self.temporaries[n]), n, at)
         return self._plain_leaf(n, at)
 
@@ -207,7 +219,10 @@ class _Lowering:
             if n.args[0] in self.temporaries:
                 views = (("reshape", n.type.shape),)
                 return load(ArraySource("temporary", self.temporaries[n.args[0]], views), n, at)
-        if n.op not in ANYWHERE and n.op not in OPS and any(isinstance(c, ComputedIndex) for c in at):
+            if _is_view_of_fold(n.args[0]) and _is_computed(through_reshape(n, at)):
+                self.scattered[n.args[0]] = None  # in memory its reshape is a view
+                return constant(0, n.type.dtype)
+        if n.op not in ANYWHERE and n.op not in OPS and _is_computed(at):
             self.scattered[n] = None
             return constant(0, n.type.dtype)  # the lowering is repeated with the new temporary
         return None
