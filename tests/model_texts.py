@@ -203,7 +203,7 @@ MODEL_TEXTS = (
         "a Llama block's layer",
         ("h = x + rms_norm(x, g) @ w; (silu(rms_norm(h, g) @ a) * (rms_norm(h, g) @ b)) @ c + h"),
         {"x": (1024, 512), "g": (512,), "w": (512, 512), "a": (512, 1024), "b": (512, 1024), "c": (1024, 512)},
-        7,
+        6,
         False,
     ),
     ModelText(

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from ..hardware import CPU
 from ..ir.dims import Dim, expression
-from ..ir.graph import Node, walk
+from ..ir.graph import Node
 from ..ir.ops import OPS
 from ..rewrite.scalar_builder import free_axes
 from .both_axis_reductions import BOUND
 from .contractions import matmul_factors
 from .coordinates import Axis, memory_order
 from .cost_model import ATTOSECOND, Computation, Prices, computed_nodes, cost, count_of, plus, times
-from .fusion_group import Decision, FusionGroup, Partition, in_launch_order, load_of
+from .fusion_group import Decision, FusionGroup, Partition, in_launch_order
 from .graph_products import exceeds_small
+from .operand_stores import ExpensiveFactor, store_operand
 from .roofline import LATENCY, LAUNCH
 from .scalar_program import temporary
 
@@ -24,16 +24,6 @@ FILLING = 4  # blocks per multiprocessor that hide latency
 EXPENSIVE = 20  # instructions per element: more than a cast or a scaling
 SCALAR = 8  # times the cost in vector code
 TILE = 64  # rows and columns of an output tile, which computes an element once
-
-
-@dataclass(frozen=True)
-class ExpensiveFactor:
-    """Operand of a matrix product that is worth storing, its axes, and the seconds that this saves."""
-
-    group: int
-    value: Node
-    axes: tuple[Axis, ...]
-    saved: float
 
 
 def _seconds_per_tile(group: FusionGroup, own: Sequence[Axis], instructions: int, prices: Prices) -> Dim:
@@ -84,46 +74,15 @@ def store_factors(
     stay.
     """
     groups, temporaries, decisions = list(cut.groups), list(cut.temporaries), list(cut.decisions)
+    factors_of: dict[Node, list[ExpensiveFactor]] = {}
     for factor in [x for k in range(len(groups)) for x in _expensive_factors(groups, k, prices, fits, every)]:
-        if not _store_by_producer(groups, temporaries, factor, pinned):
-            _store_by_own_kernel(groups, temporaries, factor)
-        what = f"{factor.value.op} before a matrix product"
-        reason = "storing it once is faster than recomputing it for every tile"
-        decisions.append(Decision(False, (what,), reason, factor.saved))
+        factors_of.setdefault(factor.value, []).append(factor)
+    reason = "storing it once is faster than recomputing it for every tile"
+    for value, factors in factors_of.items():
+        store_operand(groups, temporaries, factors, pinned, fits)
+        what = f"{value.op} before a matrix product"
+        decisions += [Decision(False, (what,), reason, factor.saved) for factor in factors]
     return in_launch_order(groups, temporaries, decisions)
-
-
-def _store_by_own_kernel(groups: list[FusionGroup], temporaries: list, factor: ExpensiveFactor) -> None:
-    """Add a map that stores the operand."""
-    user = groups[factor.group]
-    root = temporary(factor.value, factor.axes, len(temporaries))
-    temporaries.append((root.type, root.shape))
-    below = set(walk([factor.value]))
-    imports = {f: load for f, load in user.imports.items() if f in below}
-    groups.append(FusionGroup((), factor.axes, stores=[root], imports=imports, waits_for=set(user.waits_for)))
-    user.imports[factor.value] = load_of(root)
-    user.waits_for.add(len(groups) - 1)
-
-
-def _store_by_producer(groups: list[FusionGroup], temporaries: list, factor: ExpensiveFactor, pinned: int) -> bool:
-    """Whether the kernel that reduces the operand's only input stores the operand instead."""
-    user, below = groups[factor.group], set(walk([factor.value]))
-    needed = [f for f in user.imports if f in below]
-    producer = next((g for g in groups if needed and needed[0] in g.folds and not g.attention), None)
-    if len(needed) != 1 or producer is None or set(producer.rows) != set(factor.axes):
-        return False
-    (f,) = needed
-    stored = next((r for r in producer.row_stores if r.value is f and r.kind == "temporary"), None)
-    elsewhere = any(f in g.imports for g in groups if g is not user)
-    without = computed_nodes(user.values, frozenset((*user.imports, factor.value)) - {f})
-    if stored is None or stored.index < pinned or elsewhere or f in without:
-        return False
-    root = temporary(factor.value, producer.rows, stored.index)
-    producer.row_stores[producer.row_stores.index(stored)] = root
-    temporaries[stored.index] = (root.type, root.shape)
-    del user.imports[f]
-    user.imports[factor.value] = load_of(root)
-    return True
 
 
 def _expensive_factors(

@@ -28,6 +28,14 @@ TEXTS = {
     "rows of a product": ("softmax(x @ w + b)", {"x": (20, 24), "w": SQUARE, "b": (24,)}),
     "a product and what follows": ("y = x @ w; return y, sum(y, -1), relu(y)", {"x": SQUARE, "w": SQUARE}),
     "a normalised operand": ("rms_norm(x, g) @ w", {"x": (20, 24), "g": (24,), "w": SQUARE}),
+    "a normalised residual": (
+        "r = x + a @ w; h = rms_norm(r, g); return r, h @ b, h @ c",
+        {"x": (20, 24), "a": (20, 16), "w": (16, 24), "g": (24,), "b": SQUARE, "c": SQUARE},
+    ),
+    "a product's halves, turned": (
+        "y = reshape(x @ w, (20, 3, 8)); y * c + concat([-y[..., 4:], y[..., :4]], -1) * s",
+        {"x": (20, 24), "w": SQUARE, "c": (8,), "s": (8,)},
+    ),
 }
 
 
