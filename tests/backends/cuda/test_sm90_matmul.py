@@ -124,6 +124,23 @@ def test_batches_are_read_where_they_are(chosen):
     assert all(isinstance(s, sm90_schedule.Sm90MatmulSchedule) for s in chosen[0])
 
 
+@pytest.mark.parametrize("text, dtype", [("float32(x) @ float32(w)", np.float32), ("x @ w + b", BRAIN)])
+def test_what_lies_beside_an_odd_number_of_columns_stays(text, dtype, chosen):
+    given = arrays()
+    x, w, b = given["x"], given["w"][:, :199], given["b"][:199]
+    names = "x w b" if "b" in text.split() else "x w"
+    wide = np.full((M, N), 7, dtype)
+    with emulated_gpu() as gpu:
+        result = gpu.asarray(wide)
+        on_card = {"x": gpu.asarray(x), "w": gpu.asarray(given["w"])[:, :199], "b": gpu.asarray(b)}
+        fd.kernel(text)(*(on_card[name] for name in names.split()), out=result[:, :199])
+        found = to_host(result).astype(np.float64)
+    expected = x.astype(np.float64) @ w.astype(np.float64) + (b.astype(np.float64) if "b" in names else 0)
+    np.testing.assert_allclose(found[:, :199], expected, rtol=2.0**-8, atol=1e-2)
+    assert (found[:, 199:] == 7).all()
+    assert all(isinstance(s, sm90_schedule.Sm90MatmulSchedule) for s in chosen[0])
+
+
 @pytest.mark.parametrize(
     "shape, rows, columns",
     [

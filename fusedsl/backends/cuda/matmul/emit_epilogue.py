@@ -35,8 +35,9 @@ BUFFERS = 2
 class PanelEpilogue:
     """The epilogue of a warpgroup's tile."""
 
-    def __init__(self, src: SourceBuilder, axes: MatmulAxes, panel: int):
-        self.src, self.kernel, self.axes, self.panel = src, src.kernel, axes, panel
+    def __init__(self, src: SourceBuilder, axes: MatmulAxes, panel: int, even: bool):
+        """For panels of so many columns; whether the columns of the result are `even` in number."""
+        self.src, self.kernel, self.axes, self.panel, self.even = src, src.kernel, axes, panel, even
         (self.row_axis,), (self.column_axis,) = axes.rows, axes.columns
         phase = src.kernel.phases[0]
         self.body = epilogue_functions(src.kernel, phase.row or Body((), (), ()))
@@ -137,9 +138,10 @@ class PanelEpilogue:
         return f"row_addresses({first}, rows, {step})"
 
     def _width(self, k: int) -> int:
-        """Neighbours that are accessed together: pairs where columns are contiguous and all lines aligned."""
+        """Neighbours that are accessed together: pairs where columns are contiguous, all lines aligned, and no column
+        without a neighbour, beside which there may be what is not ours."""
         operand = self.kernel.operands[k]
-        return 2 if operand.near == self.column_axis and operand.near_access == "vector" else 1
+        return 2 if self.even and operand.near == self.column_axis and operand.near_access == "vector" else 1
 
     # -- panels
 

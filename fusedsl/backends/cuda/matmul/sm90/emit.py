@@ -234,7 +234,7 @@ class Sm90MatmulEmitter:
         src, s = self.src, self.schedule
         count = s.columns * len(s.pairs) // 2
         zeros = src.bind("zeros", zero_sums(count))
-        epilogue = PanelEpilogue(src, self.operands.axes, s.panel)
+        epilogue = PanelEpilogue(src, self.operands.axes, s.panel, s.even)
         epilogue.store_by_tma(
             s.tma_stores, self.maps[len(self.multiplied) :], self.kernel.tma_boxes, s.columns // s.panel
         )

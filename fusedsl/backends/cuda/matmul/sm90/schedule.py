@@ -62,6 +62,7 @@ class Sm90MatmulSchedule(Schedule):
     pairs: tuple[tuple[int, int], ...]
     majors: tuple[str, ...]  # of each operand: "k" or "mn", its contiguous axis
     tma_stores: tuple[int, ...]  # outputs, as kernel operands, that are stored by TMA
+    even: bool  # the columns of the result, in number: a thread stores pairs of them
     splits: int = 1  # warpgroups that sum parts of one tile, each over some of its K-slices
     blocks: int = 1
     reason: str = field(default="", compare=False)
@@ -159,7 +160,7 @@ def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm9
     operands = matmul_operands(kernel)
     if hardware.cc[0] != 9 or operands is None or not _fits(kernel, operands, extents):
         return None
-    found = list(candidates(kernel, operands, hardware))
+    found = list(candidates(kernel, operands, extents, hardware))
     if not found:
         return None
     found += [part for s in found for part in parts(s, operands, extents)]
@@ -193,7 +194,10 @@ def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
     )
 
 
-def candidates(kernel: KernelIR, operands: MatmulOperands, hardware: Hardware) -> Iterator[Sm90MatmulSchedule]:
+def candidates(
+    kernel: KernelIR, operands: MatmulOperands, extents: Extents, hardware: Hardware
+) -> Iterator[Sm90MatmulSchedule]:
+    """The schedule for each size and form of a tile that the multiprocessors have room for."""
     lefts, rights = operands.left, operands.right
     pairs = tuple((lefts.index(a), len(lefts) + rights.index(b)) for a, b in operands.pairs)
     k_axis = kernel.row_axes
@@ -201,6 +205,7 @@ def candidates(kernel: KernelIR, operands: MatmulOperands, hardware: Hardware) -
     stores = tuple(
         store.operand for store in kernel.phases[0].row_stores if _tma_stores(kernel, operands, store.operand)
     )
+    even = extents[operands.axes.columns[0]] % 2 == 0
     for columns in COLUMNS:
         if columns * len(pairs) > MOST_SUMS:
             continue
@@ -208,7 +213,7 @@ def candidates(kernel: KernelIR, operands: MatmulOperands, hardware: Hardware) -
             if columns % (cluster * SWIZZLE_ELEMENTS):
                 continue
             one = Sm90MatmulSchedule(
-                *(warpgroups, pingpong, columns, MOST_STAGES, cluster, pairs, majors, stores),
+                *(warpgroups, pingpong, columns, MOST_STAGES, cluster, pairs, majors, stores, even),
                 multiprocessors=hardware.multiprocessors,
             )
             room = hardware.block_shared - one.smem_bytes + MOST_STAGES * (one.stage_bytes + 2 * MBARRIER_BYTES)
