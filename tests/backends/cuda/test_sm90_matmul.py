@@ -141,6 +141,16 @@ def test_what_lies_beside_an_odd_number_of_columns_stays(text, dtype, chosen):
     assert all(isinstance(s, sm90_schedule.Sm90MatmulSchedule) for s in chosen[0])
 
 
+@pytest.mark.parametrize("text", ["1 + erf(p) - c", "log(1 + erf(p))"])
+def test_sums_with_erf_that_cancel_are_within_their_bounds(text, chosen):
+    x, w, c = np.zeros((M, 16), BRAIN), np.ones((16, 64), BRAIN), np.ones(64, BRAIN)
+    x[:, 0] = np.linspace(-1e-6, 1e-6, M)
+    text, given = f"p = float32(x) @ float32(w); bfloat16({text})", [x, w, c] if "- c" in text else [x, w]
+    with emulated_gpu() as gpu:
+        fd.kernel(text, verify=True)(*map(gpu.asarray, given))
+    assert all(isinstance(s, sm90_schedule.Sm90MatmulSchedule) for s in chosen[0])
+
+
 @pytest.mark.parametrize(
     "shape, rows, columns",
     [

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ....kernel_ir.instruction import Constant, Instruction
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body
-from .low_precision_stores import ADDED
+from .low_precision_stores import ADDED, SCALED
 
 SQRT_HALF = 0.5**0.5
 SHORT_FUNCTIONS = {"exp": "exp_for_half", "logistic": "logistic_for_half", "tanh": "tanh_for_half"}
@@ -18,7 +18,8 @@ def epilogue_functions(kernel: KernelIR, body: Body) -> Body:
 
     They are off by 2**-24 |x| + 2**-20, which is less than 2**-8 of what rounding to 16 bits does, and about what the
     rounding of a long sum to float32 does to x: so they serve what is scaled, or added to others. erf is off by 2**-23
-    of 1, like its own rounding to float32: it serves sums with a constant of at least 1/2, as in GELU.
+    of 1, like its own rounding to float32: it serves sums with a constant of at least 1/2 that are only scaled, for
+    where such a sum cancels, or is 1 in a logarithm, what is left may be less than that.
     """
     stores = [store for phase in kernel.phases for store in phase.row_stores]
     kinds = {kernel.operands[store.operand].dtype for store in stores}
@@ -28,9 +29,9 @@ def epilogue_functions(kernel: KernelIR, body: Body) -> Body:
     for i in body.instructions:
         if i.dtype.name != "float32":
             continue
-        if i.op in SHORT_FUNCTIONS and _is_scaled(body, i.target):
+        if i.op in SHORT_FUNCTIONS and _reaches_results(body, i.target, ADDED):
             short[i.target] = SHORT_FUNCTIONS[i.op]
-        elif i.op == "erf" and _is_added_to_one(body, i.target):
+        elif i.op == "erf" and _is_in_scaled_sums(body, i.target):
             short[i.target] = "erf_for_sum"
     return replace(body, instructions=tuple(replace(i, op=short.get(i.target, i.op)) for i in body.instructions))
 
@@ -84,22 +85,23 @@ def _readers(body: Body, name: str) -> list[Instruction]:
     return [i for i in body.instructions if name in i.names]
 
 
-def _is_scaled(body: Body, name: str) -> bool:
-    """Whether a value is only scaled, and added to others, until it is a result."""
+def _reaches_results(body: Body, name: str, operations: set[str]) -> bool:
+    """Whether what is made of a value, until it is a result, is made by these operations alone."""
     names = {name}
     for i in body.instructions:
         if not names.isdisjoint(i.names):
-            if i.op not in ADDED or i.dtype.name != "float32":
+            if i.op not in operations or i.dtype.name != "float32":
                 return False
             names.add(i.target)
     return True
 
 
-def _is_added_to_one(body: Body, name: str) -> bool:
-    """Whether a value is read, and only by sums with constants of at least 1/2."""
+def _is_in_scaled_sums(body: Body, name: str) -> bool:
+    """Whether a value is read, and only by sums with constants of at least 1/2 that are only scaled."""
     readers = _readers(body, name)
     stored = name in {v.name for v in body.results}
-    return bool(readers) and not stored and all(i.op == "add" and _has_large_constant(i) for i in readers)
+    sums = all(i.op == "add" and _has_large_constant(i) for i in readers)
+    return bool(readers) and not stored and sums and all(_reaches_results(body, i.target, SCALED) for i in readers)
 
 
 def _has_large_constant(i: Instruction) -> bool:
