@@ -68,7 +68,7 @@ def materialize(
     """The arrays of a program to store.
 
     `instructions_per_byte` take as long as storing and loading a byte. `fits` answers whether a count is within a limit
-    for this plan. Attention may have a single query row, except with tile maxima.
+    for this plan. An attention kernel that measures exponents from tile maxima is not built for a single query row.
     """
     longest = MOST_OPERATIONS if instructions_per_byte < inf else MOST_PROMISED
     limited = _Limited(results, fits, way, longest)

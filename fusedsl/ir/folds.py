@@ -22,9 +22,9 @@ class Fold:
     identity: Callable[[DType], State]
     lift: Callable[[Node, Node | None], State]
     merge: Callable[[State, State], State]
-    finish: int = 0
+    finish: int = 0  # the index of the result in the state
     positional: bool = False  # lift reads the index along the folded axes
-    follow: Callable[[State, State], State] | None = None
+    follow: Callable[[State, State], State] | None = None  # a cheaper merge, if all elements of the second come later
 
 
 def scalar(op: str, *args: Node, dtype: DType | None = None) -> Node:

@@ -50,6 +50,7 @@ def _tile(run: KernelRun, stream: AttentionBody) -> None:
             state = run.folded(use, run.columns[:1])
             run.known |= {v.name: x.astype(numpy_dtype(v.dtype)) for v, x in zip(use.accumulators, state)}
         if phase.folds and not joined and stream.update_row_max is not None:
+            # under the names of the tile's maxima: later phases, and the combine body, read the running ones there
             run.known |= {v.name: x for v, x in zip(stream.state.inputs, run.body(stream.update_row_max))}
             joined = True
         finish_row(run, phase)

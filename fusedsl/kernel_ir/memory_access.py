@@ -240,9 +240,9 @@ def row_axis_access(
 ) -> tuple[int, tuple[str, ...], tuple[Access, ...]]:
     """(elements of a vector along the last row axis, stride kinds and an access per operand).
 
-    The widest vectors, 16 bytes at most, that most bytes of the arrays that lie along the axis can be accessed in, and
-    whose states (of so many registers for an element) a thread can hold. If nothing but states is made of the only
-    array that varies, the operand `alone`, its vectors may be "shifted".
+    Vectors are at most 16 bytes. They are the widest in which most bytes of the arrays that lie along the axis can be
+    accessed, if a thread can hold their states (`words` registers an element). The operand `alone` is the only array
+    that element bodies read, in a kernel that stores nothing but reduced states; its vectors may be "shifted".
     """
     along, extent = row_axes - 1, collapsed.extents[row_axes - 1]
     lines = [

@@ -22,7 +22,6 @@ from .plans import Plans
 from .prepare_call import EmptyRows, Prepared, prepare
 
 if TYPE_CHECKING:
-    from ..config import Options
     from ..runtime.bound_call import BoundCall
     from .index_bounds import CheckedCall
 
@@ -61,19 +60,9 @@ def run_first_call(
     return results, CheckedCall(check.call, prepared.call) if check.reusable else None
 
 
-def raises_on_index(options: Options, facts: Facts) -> bool:
-    """Whether an index out of range is an error of a call with these arguments.
-
-    On a CUDA device nothing waits for the kernel's findings: there only `verify` raises.
-    """
-    return (
-        options.bounds == "raise" and library_and_device(facts)[1] == CPU and not runs_on_other_device(options, facts)
-    )
-
-
 def require_in_range(plans: Plans, facts: Facts) -> Prepared | None:
     """Raise if a result depends on an index out of range and that is an error; the check for later calls, if any."""
-    if not raises_on_index(plans.options, facts):
+    if plans.options.bounds != "raise":
         return None
     from .index_bounds import require_valid_indices
 
@@ -100,7 +89,7 @@ def bind_call(plans: Plans, run: Callable[..., list], values: Sequence[Any], out
 
 def _checks_indices(plans: Plans, facts: Facts) -> bool:
     """Whether each call checks its indices first."""
-    if not raises_on_index(plans.options, facts):
+    if plans.options.bounds != "raise":
         return False
     from .index_bounds import may_be_out_of_range
 
@@ -161,10 +150,11 @@ def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> 
     """The results of the interpreter, in arrays of the caller's library."""
     plan, shapes = plans.outline(facts)
     check_outputs(plan, shapes, named_outputs(outs), facts)
-    if raises_on_index(plans.options, facts):
-        from .index_bounds import require_interpreted
+    if plans.options.bounds == "raise":
+        from .index_bounds import raises_on_index, require_interpreted
 
-        require_interpreted(plans, facts)
+        if raises_on_index(plans.options, facts):
+            require_interpreted(plans, facts)
     values = run_interpreter(plans, facts)
     results = _result_arrays(plan, shapes, facts, outs)
     for value, result in zip(values, results):

@@ -13,7 +13,9 @@ from ..errors import ShapeError
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Parameter
 from ..runtime.array_copies import all_to_host
-from ..runtime.arrays import Facts
+from ..runtime.arrays import CPU, Facts
+from ..runtime.host_device_copies import runs_on_other_device
+from ..runtime.outputs import library_and_device
 from ..runtime.prepared_call import PreparedCall
 from .prepare_call import Prepared, prepare
 
@@ -80,9 +82,18 @@ class CheckedCall:
         return False
 
 
+def raises_on_index(options: Options, facts: Facts) -> bool:
+    """Whether an index out of range is an error of a call with these arguments.
+
+    On a CUDA device nothing waits for the kernel's findings: there only `verify` raises.
+    """
+    on_cpu = library_and_device(facts)[1] == CPU and not runs_on_other_device(options, facts)
+    return options.bounds == "raise" and on_cpu
+
+
 def may_be_out_of_range(plans: Plans, facts: Facts) -> bool:
-    """Whether these arguments may hold an index that is out of range."""
-    return bool(checked_gathers(plans.graph(facts)))
+    """Whether a call with these arguments raises on an index out of range, and may hold one."""
+    return raises_on_index(plans.options, facts) and bool(checked_gathers(plans.graph(facts)))
 
 
 def require_valid_indices(plans: Plans, facts: Facts) -> Prepared | None:

@@ -10,21 +10,23 @@ from ...kernel_ir.kernel import KernelIR, Operand
 from ...kernel_ir.memory_access import ACCESS_BYTES
 from .split_heuristics import finishes_at_once
 
-FEW, MANY = 1, 1 << 16  # rows of kernels whose blocks may share a row, however many there are, and of others
-STRIP = 1024  # … and neighbouring rows that are folded side by side
+# Rows of the canonical extents, whatever a call has. The schedule is chosen as if
+FEW = 1  # … there were a single row, which several blocks may share
+MANY = 1 << 16  # … rows filled the machine, each with a block of its own
+STRIP = 1024  # … there were so many neighbouring rows, which are folded side by side by vectors across them
 
 
 def batch_invariant_width(columns: int, dtypes: Sequence[DType], lines: Sequence[str]) -> int:
-    """Elements of a vector along rows of so many columns: all contiguous arrays count, whether rows share them or not,
-    and however they are aligned."""
+    """Elements of a vector along rows of so many columns: 16 bytes of the widest contiguous array, or 1 if they do not
+    divide a row. Neither alignment nor whether rows share an array changes it."""
     sizes = [d.itemsize for d, line in zip(dtypes, lines) if line.endswith("1")]
     width = ACCESS_BYTES // max(sizes) if sizes else 1
     return width if columns % width == 0 else 1
 
 
 def batch_invariant_form(kernel: KernelIR, extents: tuple[int, ...]) -> tuple[KernelIR, tuple[int, ...]]:
-    """What stands for a kernel and its extents where a schedule is chosen: one axis of rows, none of which share
-    anything, in any number and at any distance."""
+    """Canonical kernel and extents, from which the schedule is chosen: one row axis of a fixed number of rows, whose
+    arrays have run-time strides and share nothing between rows."""
     axes = kernel.row_axes
     last = axes - 1 if kernel.row_vector_width else None
 
@@ -36,6 +38,6 @@ def batch_invariant_form(kernel: KernelIR, extents: tuple[int, ...]) -> tuple[Ke
     positions = tuple(replace(p, axis=max(0, p.axis - axes + 1)) for p in kernel.positions)
     operands = tuple(map(alike, kernel.operands))
     form = replace(kernel, row_axes=1, operands=operands, positions=positions, index64=True)
-    apart = finishes_at_once(kernel) and not any(phase.scans or phase.sort for phase in kernel.phases)
-    rows = (STRIP if kernel.row_vector_width else FEW) if apart else MANY
+    may_share = finishes_at_once(kernel) and not any(phase.scans or phase.sort for phase in kernel.phases)
+    rows = (STRIP if kernel.row_vector_width else FEW) if may_share else MANY
     return form, (rows, *extents[axes:])

@@ -48,30 +48,32 @@ class StateCombiner:
         other = stream.state("part")
         for k, n in enumerate(other):
             self.builder.name(n, "split_output" if k in own else "split", f"state {k} of a split")
-        parts, moving = self._combine(
-            "parts", a, other, dataclasses.replace(stream, running_reference=False).combine("part")
-        )
-        return use, tuple(self._weighted_sum(k, bodies[k], moving[k]) for k in own), parts
+        by_own_references = dataclasses.replace(stream, running_reference=False)
+        splits, split_bodies = self._combine("parts", a, other, by_own_references.combine("part"))
+        return use, tuple(self._weighted_sum(k, bodies[k], split_bodies[k]) for k in own), splits
 
     def _combine(
         self, name: str, a: Sequence[Node], b: Sequence[Node], merged: Sequence[Node]
     ) -> tuple[Reduction, dict[int, Body]]:
-        """(the reduction of row states and of row values that weighted sums are rescaled by, bodies of the sums)"""
+        """(reduction of the row states, bodies that combine the weighted sums by their index in the state)
+
+        The reduction's body also results in the row values by which these bodies rescale a weighted sum.
+        """
         stream, own = self.stream, self.outputs
         plain = [k for k in range(len(a)) if k not in own]
         sides = {side for k in own for side in (a[k], b[k])}
-        moving = live_ins([merged[k] for k in own], lambda n: n in sides, [*a, *b])
+        rescaling = live_ins([merged[k] for k in own], lambda n: n in sides, [*a, *b])
         rows = [a[k] for k in plain] + [b[k] for k in plain]
-        results = list(dict.fromkeys([merged[k] for k in plain] + moving))
+        results = list(dict.fromkeys([merged[k] for k in plain] + rescaling))
         body = self.builder.body([x for x in rows if x.op == "state"], results, [*self.attention.known(), *rows])
         use = Reduction(
             name,
             tuple(self.builder.value(b[k]) for k in plain),
             tuple(self.builder.value(a[k]) for k in plain),
             tuple(str(literal(stream.identity[k])) for k in plain),
-            dataclasses.replace(body, results=self._in_order(body, results, [merged[k] for k in plain], moving)),
+            dataclasses.replace(body, results=self._in_order(body, results, [merged[k] for k in plain], rescaling)),
         )
-        known = [*self.attention.known(), *rows, *moving, *a, *b]
+        known = [*self.attention.known(), *rows, *rescaling, *a, *b]
         return use, {k: self.builder.body((), [merged[k]], known) for k in own}
 
     def update_row_max(self) -> Body:
@@ -95,17 +97,19 @@ class StateCombiner:
         results = [replace_nodes([n], own)[n] for n in stream.update_references()]
         return self.builder.body([], results, [*self.attention.known(), *before, *own.values()])
 
-    def _in_order(self, body: Body, results: list[Node], states: list[Node], moving: list[Node]) -> tuple[Value, ...]:
+    def _in_order(
+        self, body: Body, results: list[Node], states: list[Node], rescaling: list[Node]
+    ) -> tuple[Value, ...]:
         """The combined state in its order, then the row values that weighted sums are rescaled by."""
         names = dict(zip(results, body.results))
-        return tuple(names[n] for n in [*states, *moving])
+        return tuple(names[n] for n in [*states, *rescaling])
 
     def _state_index(self, w: ValueProduct) -> int:
         """The index of a weighted sum in the state."""
         stream = self.stream
         return len(stream.identity) - len(stream.components) + stream.components.index(w.component)
 
-    def _weighted_sum(self, k: int, merge: Body, parts: Body | None) -> WeightedSum:
+    def _weighted_sum(self, k: int, combine_tile: Body, combine_splits: Body | None) -> WeightedSum:
         w, stream, emitter = self.outputs[k], self.stream, self.attention
         before, tile = stream.state("a")[k], stream.state("b")[k]
         return WeightedSum(
@@ -114,9 +118,9 @@ class StateCombiner:
             self.builder.body((), [w.v], emitter.known()),
             self.builder.value(before),
             (self.builder.value(before), self.builder.value(tile)),
-            merge,
+            combine_tile,
             self._is_active(w),
-            parts,
+            combine_splits,
         )
 
     def _is_active(self, w: ValueProduct) -> Body | None:

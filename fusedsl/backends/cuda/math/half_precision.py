@@ -1,4 +1,8 @@
-"""Functions whose results only reach 16-bit floats: shorter polynomials, the hardware's instructions, for float32."""
+"""Functions whose results only reach 16-bit floats: shorter polynomials, the hardware's instructions, for float32.
+
+Only two peephole passes may use them, because these know what becomes of a value: peephole/low_precision_stores.py in
+rows, peephole/product_epilogues.py after matrix products. Attention of 16 bits uses `tanh` too.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from math import e as EULER
 from math import log2
 
 from ..compiler.numba_backend import F32, Emitter, ir, types
+from . import float64 as double
 
 LOG2_E = log2(EULER)
 # tanh x = x P(x²) / Q(x²) for |x| <= 7.9, from the lowest power on; Q ends with x⁸. Its relative error is below 2⁻²⁰·⁹,
@@ -57,6 +62,32 @@ def _polynomial(e: Emitter, coefficients: Sequence[float], x: ir.Value) -> ir.Va
     for c in coefficients[-2::-1]:
         value = e.call(F32, "llvm.fma.f32", [value, x, ir.Constant(F32, c)])
     return value
+
+
+def exp_for_half(kind):
+    """exp(x) as the square of the hardware's 2**y, which knows no subnormal numbers: off by 2**-24 |x| + 2**-21.
+    The hardware knows no float64."""
+
+    def emit(e, x):
+        if kind.bitwidth == 64:
+            return double.call(e, "exp", x)
+        root = e.asm(x.type, "ex2.approx.ftz.f32 $0, $1;", "=f,f", [e.builder.fmul(x, ir.Constant(x.type, LOG2_E / 2))])
+        return e.builder.fmul(root, root)
+
+    return (kind, emit) if isinstance(kind, types.Float) else None
+
+
+def log_approx(kind):
+    """log2(x) / log2(e) by the hardware: off by 2**-22 where x is between 1/2 and 2, else by 2**-22 of itself.
+    The hardware knows no float64."""
+
+    def emit(e, x):
+        if kind.bitwidth == 64:
+            return double.call(e, "log", x)
+        logarithm = e.asm(x.type, "lg2.approx.f32 $0, $1;", "=f,f", [x])
+        return e.builder.fmul(logarithm, ir.Constant(x.type, 1 / LOG2_E))
+
+    return (kind, emit) if isinstance(kind, types.Float) else None
 
 
 def tanh_for_half(kind):

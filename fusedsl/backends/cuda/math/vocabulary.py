@@ -12,7 +12,14 @@ from ..compiler.numba_backend import F32, Emitter, intrinsic, ir, types
 from . import float64 as double
 from . import integers
 from .convert import round_through, saturate
-from .half_precision import erf_for_sum, gelu_for_half, logistic_for_half, tanh_for_half
+from .half_precision import (
+    erf_for_sum,
+    exp_for_half,
+    gelu_for_half,
+    log_approx,
+    logistic_for_half,
+    tanh_for_half,
+)
 from .philox import SHARES, philox, shared_philox
 
 LOG2_E = log2(EULER)
@@ -341,32 +348,6 @@ def exp_for_sum(kind):
         return e.asm(x.type, "ex2.approx.ftz.f32 $0, $1;", "=f,f", [scaled])
 
     return (kind, emit) if kind == types.float32 else None
-
-
-def exp_for_half(kind):
-    """exp(x) as the square of the hardware's 2**y, which knows no subnormal numbers: off by 2**-24 |x| + 2**-21.
-    The hardware knows no float64."""
-
-    def emit(e, x):
-        if kind.bitwidth == 64:
-            return double.call(e, "exp", x)
-        root = e.asm(x.type, "ex2.approx.ftz.f32 $0, $1;", "=f,f", [e.builder.fmul(x, ir.Constant(x.type, LOG2_E / 2))])
-        return e.builder.fmul(root, root)
-
-    return (kind, emit) if _is_float(kind) else None
-
-
-def log_approx(kind):
-    """log2(x) / log2(e) by the hardware: off by 2**-22 where x is between 1/2 and 2, else by 2**-22 of itself.
-    The hardware knows no float64."""
-
-    def emit(e, x):
-        if kind.bitwidth == 64:
-            return double.call(e, "log", x)
-        logarithm = e.asm(x.type, "lg2.approx.f32 $0, $1;", "=f,f", [x])
-        return e.builder.fmul(logarithm, ir.Constant(x.type, 1 / LOG2_E))
-
-    return (kind, emit) if _is_float(kind) else None
 
 
 def logistic(kind):

@@ -1,4 +1,4 @@
-"""Cheaper quotients and exponentials for values that are only stored in 16 or 8 bits."""
+"""Cheaper quotients, exponentials and logarithms for values that are only stored in 16 or 8 bits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ....kernel_ir.instruction import Instruction
 from ....kernel_ir.kernel import KernelIR, MixedReductionKernel
 from ....kernel_ir.phase import Body, Phase
 
-SHORT_FUNCTIONS = {"exp": "exp_for_half", "log": "log_approx"}
+ROW_FUNCTIONS = {"exp": "exp_for_half", "log": "log_approx"}
 SCALED = {"multiply", "mul_rn", "divide", "quotient"}  # what leaves an error what it is, relative to a value
 ADDED = SCALED | {"add", "subtract"}  # … or relative to the largest of what is added
 SUMMED = ADDED | {"log"}
@@ -20,11 +20,14 @@ STORED_QUOTIENTS = {BFLOAT16: ("div_for_bf16", (0, 2, 3)), FLOAT8_E4M3FN: ("div_
 def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     """The body with `exp_for_half` and `log_approx` where a kernel's outputs are 16-bit floats.
 
-    exp(x) is off by 2**-24 |x| + 2**-21 of itself: about what the rounding of x to float32 does where x is computed,
-    and less than 2**-8 of what rounding to 16 bits does. So it serves what is summed or scaled alone; in rows that are
-    too long to be held, what is added to others too, for x is measured there from what comes of long sums. What such
-    rows sum alone may be of an x that is as it was read, and go through a logarithm; so may logarithms of computed
-    values, which are off by 2**-22: a long sum is rounded oftener.
+    exp(x) is off by 2**-24 |x| + 2**-21 of itself. Rounding a computed x to float32 changes exp(x) by about as much,
+    and rounding the result to 16 bits by more than 2**8 times as much. So the short exponential of a computed x is used
+    if it is only scaled before it is summed or stored.
+
+    Rows that are too long to be held fold long sums, whose rounding is larger than these errors. There the exponential
+    may also be added to other values. If it is only summed, x may be an element as it was loaded, and the exponential
+    may be the argument of a logarithm. Logarithms of computed values, which are off by 2**-22, are used in such rows if
+    they are only summed.
     """
     stores = [store for part in kernel.phases for store in (*part.stores, *part.row_stores)]
     stores += kernel.column_epilogue.stores if isinstance(kernel, MixedReductionKernel) else ()
@@ -34,8 +37,8 @@ def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     computed, instructions = set(), []
     for i in body.instructions:
         computed.add(i.target)
-        if i.op in SHORT_FUNCTIONS and i.names and _is_near(kernel, phase, i, i.names[0] in computed):
-            i = replace(i, op=SHORT_FUNCTIONS[i.op])
+        if i.op in ROW_FUNCTIONS and i.names and _is_near(kernel, phase, i, i.names[0] in computed):
+            i = replace(i, op=ROW_FUNCTIONS[i.op])
         instructions.append(i)
     return replace(body, instructions=tuple(instructions))
 

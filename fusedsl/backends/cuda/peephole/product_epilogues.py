@@ -10,7 +10,7 @@ from ....kernel_ir.phase import Body
 from .low_precision_stores import ADDED, SCALED
 
 SQRT_HALF = 0.5**0.5
-SHORT_FUNCTIONS = {"exp": "exp_for_half", "logistic": "logistic_for_half", "tanh": "tanh_for_half"}
+EPILOGUE_FUNCTIONS = {"exp": "exp_for_half", "logistic": "logistic_for_half", "tanh": "tanh_for_half"}
 
 
 def epilogue_functions(kernel: KernelIR, body: Body) -> Body:
@@ -29,8 +29,8 @@ def epilogue_functions(kernel: KernelIR, body: Body) -> Body:
     for i in body.instructions:
         if i.dtype.name != "float32":
             continue
-        if i.op in SHORT_FUNCTIONS and _reaches_results(body, i.target, ADDED):
-            short[i.target] = SHORT_FUNCTIONS[i.op]
+        if i.op in EPILOGUE_FUNCTIONS and _reaches_results(body, i.target, ADDED):
+            short[i.target] = EPILOGUE_FUNCTIONS[i.op]
         elif i.op == "erf" and _is_in_scaled_sums(body, i.target):
             short[i.target] = "erf_for_sum"
     return replace(body, instructions=tuple(replace(i, op=short.get(i.target, i.op)) for i in body.instructions))

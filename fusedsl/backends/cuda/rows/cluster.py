@@ -18,17 +18,21 @@ AGAIN_FROM = 1 << 17  # columns of 16-bit rows whose last phase computes again w
 AGAIN_VECTORS = 2  # … for so many vectors at a time
 APART_FROM = 60_000  # columns of rows that are not aligned, from which on their ends are apart
 LEAST_ON_SM = 72 << 10  # bytes of rows that an SM has to hold in registers, or shared memory is better
-SPARE = 8  # registers that phases in pieces need less than is predicted, and values of float32 in a cluster more
+SPARE = 8  # registers by which the prediction is too high for phases in pieces, and too low for float32 in clusters
 
 
 def schedule_cluster(row: RowProblem) -> ResidentRowSchedule | None:
     """A row in the registers of blocks that share their SMs with those of other rows; None where that is too little.
 
+    `schedule_resident`, above, asks for it if an SM would hold but one row; `tiled_schedule`, below, chooses a thread's
+    vectors. `schedule_rows` may replace it by persistent clusters.
+
     Measured on an H200, rows of 32768 … 262144: what an SM holds of all rows decides. With 128 KB it is at 1.00 … 0.95
     of the speed of a copy, with 96 KB at 0.99 … 0.90, with 64 KB at 0.83 … 0.62: below the speed of shared memory.
-    Then small clusters are best, and of teams the larger one where weights are streamed beside the row (by 2-5 %), else
-    the smaller one (by up to 12 %). Layer norm of 65,535 and 131,071 float32, which are not aligned, takes 657 and 686
-    us instead of 756 and 808 in shared memory; RMS norm of 262,143 661 instead of 934, of 40,001 668 instead of 590.
+    Among clusters that hold as much of all rows, the smallest is the fastest. Among teams, the larger one is 2-5 %
+    faster if weights are streamed beside the row; otherwise the smaller one is up to 12 % faster. Layer norm of 65,535
+    and 131,071 float32, which are not aligned, takes 657 and 686 us instead of 756 and 808 in shared memory; RMS norm
+    of 262,143 661 instead of 934, of 40,001 668 instead of 590.
     """
     kernel, hardware, columns, width = row.kernel, row.hardware, row.columns, row.width
     scattered = width == 1 or any(kernel.operands[k].strides[-1] == "s" for k in kernel.element_operands)

@@ -45,7 +45,8 @@ class Scan:
     def emit(self, e: Emitter, elements: list[State], before: Before) -> tuple[list[State], State]:
         """(prefixes of the elements, in the order of the tile; the state of them all, the same in each thread).
 
-        `before` is the state of the row's earlier tiles, or (for a block) what a warp finds it with from the tile's.
+        `before` is the state of the row's earlier tiles. For a block it may be a function from the tile's state to that
+        state, which one warp calls: decoupled look-back.
         """
         ordered = elements[::-1] if self.reverse else elements
         size = len(ordered) // self.parts
