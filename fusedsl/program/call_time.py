@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Protocol
 
 from ..backends.cpu import product_time
 from ..fusion.roofline import seconds
 from ..hardware import Hardware
+from ..ir.dims import Symbol
 from ..kernel_ir.matmul_axes import extent, matmul_axes
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..runtime.bind_shapes import BoundKernel
@@ -32,6 +33,9 @@ class PricedCall(Protocol):
 
     @property
     def plan(self) -> Plan: ...
+
+    @property
+    def extents(self) -> Mapping[Symbol, int]: ...
 
     @property
     def kernels(self) -> Sequence[tuple[KernelPlan, BoundKernel]]: ...

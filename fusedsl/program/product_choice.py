@@ -10,16 +10,19 @@ from typing import TypeVar
 from ..errors import FusionError
 from ..fusion import graph_products
 from ..fusion.formulation import Formulation, ProductMode
+from ..ir.dims import evaluate
 from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.matmul_axes import matmul_axes, worth_tiling
 from ..kernel_ir.matmul_operands import matmul_operands
 from ..kernel_ir.plan import KernelPlan
 from ..runtime.bind_shapes import BoundKernel
+from ..runtime.launch_records import workspace_size
 from .call_time import PricedCall, call_seconds, kernel_seconds, library_seconds, product_sides
 from .library_product import LibraryProduct
 
 MODES = (ProductMode.STORED_OPERANDS, ProductMode.ALONE)  # that are compared with the fused plan
 WORTH = 0.97  # of the least time so far: a smaller gain is not worth the memory
+SPARE_BYTES = 256 << 20  # of temporaries beside those of the fused plan, however small a call's arrays are
 MOST_KERNELS = 64  # of a plan that is compared with others: planning takes time
 
 Call = TypeVar("Call", bound=PricedCall)
@@ -49,13 +52,23 @@ def choose_product_mode(fused: Call, resolve_as: Callable[[Formulation], Call]) 
             other = resolve_as(replace(fused.plan.formulation, products=mode))
         except FusionError:  # more kernels than the caller allows
             continue
-        if other.plan.products is not mode:
+        if other.plan.products is not mode or not (everywhere or _is_worth_its_memory(other, fused)):
             continue
         seconds[mode] = call_seconds(other)
         faster = seconds[mode] < WORTH * seconds[best.plan.products]
         if faster or (everywhere and mode is ProductMode.ALONE):
             best = other
     return best, ProductChoice(best.plan.products, seconds)
+
+
+def _is_worth_its_memory(call: PricedCall, fused: PricedCall) -> bool:
+    """Whether the temporaries that a call has beside those of the fused plan are small, or take no more than its
+    arguments and results: else a call that needs little memory may find none."""
+    plan, extents = fused.plan, fused.extents
+    types = [*(parameter.type for parameter in plan.parameters), *plan.results]
+    arrays = sum(prod(evaluate(d, extents) for d in t.shape) * t.dtype.itemsize for t in types)
+    more = workspace_size(call.plan, extents)[0] - workspace_size(plan, extents)[0]
+    return more <= max(SPARE_BYTES, arrays)
 
 
 def _promising_modes(call: PricedCall) -> set[ProductMode]:

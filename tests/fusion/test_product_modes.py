@@ -76,3 +76,12 @@ def test_results_are_right(name, mode):
     generator = np.random.default_rng(0)
     kernel = fd.kernel(text, fallback=False, verify=True)
     kernel(**{n: generator.standard_normal(shape) / 5 for n, shape in shapes.items()})
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("rows, stored", [(2_000, True), (100_000, False)])
+def test_operands_far_larger_than_the_arrays_are_not_stored(device, rows, stored):
+    kernel = fd.kernel("cos(a[:, None] * b) @ w")
+    given = [fd.spec(rows, "float32"), fd.spec(rows, "float32"), fd.spec((rows, 64), "float32")]
+    case = resolved_call(kernel._program, given, device, (9, 0) if device == "cuda" else None)
+    assert bool(case.plan.temporaries) is stored
