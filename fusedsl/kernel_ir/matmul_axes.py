@@ -62,9 +62,11 @@ def extent(axes: tuple[int, ...], extents: tuple[int, ...]) -> int:
 
 
 SMALL = (4, 4, 8)  # rows, columns and steps below which products are folds of rows
+MANY = 1 << 14  # elements of a result from which on products of fewer steps are tiled too
 
 
 def worth_tiling(kernel: KernelIR, found: MatmulAxes, extents: tuple[int, ...]) -> bool:
     """True if factors of these extents are worth loading in K-slices."""
-    counts = (extent(found.rows, extents), extent(found.columns, extents), prod(extents[kernel.row_axes :]))
-    return all(n >= least for n, least in zip(counts, SMALL))
+    rows, columns, steps = extent(found.rows, extents), extent(found.columns, extents), prod(extents[kernel.row_axes :])
+    few_steps = steps < SMALL[2] and rows * columns < MANY
+    return rows >= SMALL[0] and columns >= SMALL[1] and not few_steps

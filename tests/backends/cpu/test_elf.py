@@ -167,4 +167,5 @@ def test_code_for_arm_computes_what_this_machine_does(text, dtype):
     assert len(work.stages) == 1 and not work.workspace
     machine.call(work.stages[0].symbol, machine.put(np.frombuffer(block, np.uint8)), 0, work.stages[0].count)
     found = machine.get(arrays[1], expected)
-    np.testing.assert_allclose(found, expected, rtol=20 * np.finfo(dtype).eps, atol=20 * np.finfo(dtype).eps)
+    ulps = x.shape[1] if "@" in text else 20  # this machine's BLAS adds products in another order
+    np.testing.assert_allclose(found, expected, rtol=20 * np.finfo(dtype).eps, atol=ulps * np.finfo(dtype).eps)

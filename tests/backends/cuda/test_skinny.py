@@ -58,7 +58,7 @@ CASES = {
         {"x": normal(70, 17, dtype=FLOAT), "w": normal(70, 72, dtype=FLOAT), "v": normal(70, 72, dtype=FLOAT)}, False,
     ),
     "float32, short": ("x @ w", {"x": normal(3, 24, 50, dtype=FLOAT), "w": normal(3, 50, 64, dtype=FLOAT)}, False),
-    "64 rows": ("gelu(x @ w)", {"x": normal(64, 300), "w": normal(300, 128)}, False),
+    "16 rows": ("gelu(x @ w)", {"x": normal(16, 300), "w": normal(300, 128)}, False),
 }  # fmt: skip
 
 

@@ -33,6 +33,7 @@ MMA_CHAIN = 1 << 15  # … that tensor cores add, several at a time
 STAGES = 3
 OTHER_REGISTERS = 64  # of a thread, for fragments and addresses
 MOST_ELEMENTS = 64  # of all operands, that a thread holds between a load and the store to shared memory
+MOST_HELD = 160  # … and of these and of sums together: else they spill beside an epilogue
 SYSTEM_BYTES = 1024  # of shared memory, that a block takes besides its own
 ALIGNMENT = 128  # of the tiles in shared memory
 SPLITS = (2, 3, 4, 6, 8, 12, 16)  # of the steps of a tile, that are tried
@@ -219,7 +220,8 @@ def _schedule(
         [_operand_tile(kernel, k, (operands.axes.rows, one.rows), tile, extents) for k in lefts]
         + [_operand_tile(kernel, k, (operands.axes.columns, one.columns), tile, extents) for k in rights]
     )
-    if sum(one.lane_pieces * one.step_pieces for one in tiles if one.by_registers) > MOST_ELEMENTS:
+    loaded = [one.lane_pieces * one.step_pieces for one in tiles if one.by_registers]
+    if sum(loaded) > MOST_ELEMENTS or (loaded and sum(loaded) + words > MOST_HELD):
         return None
     chain = CHAIN if isinstance(tile, FmaTileShape) else MMA_CHAIN
     chain = chain if extents[-1] > chain and parts == 1 else 0

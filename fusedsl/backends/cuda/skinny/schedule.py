@@ -22,6 +22,7 @@ WIDE_TILE = 16  # narrow rows above which a block has two warps along the stream
 SYSTEM_SHARED = 1 << 10  # bytes of shared memory that the system takes of each block
 OTHER_REGISTERS = 96  # of a thread: fragments and addresses
 SUMS = 128  # registers of a thread's sums, at most
+MOST_ELEMENTS = 16  # of a few-row operand that a thread loads element by element: more spill beside an epilogue
 STAGES = 3  # of a block's ring (measured: H100, 16 x 4096 x 14336 takes 44.3 us with 3, 45.5 with 4, 46 with 6)
 SHORT_BLOCKS = 8  # per SM, where rings hold all steps
 
@@ -85,7 +86,8 @@ def schedule_skinny(kernel: KernelIR, extents: Extents, hardware: Hardware) -> S
         return None
     narrow = problem.found.right if problem.turned else problem.found.left
     ways = tuple(_narrow_near(kernel.operands[k], kernel.axes - 1) for k in narrow)
-    if any(way != "copy" and layout.narrow * layout.depth % layout.threads for way in ways):
+    elements = [layout.narrow * layout.depth for way in ways if way != "copy"]
+    if any(n % layout.threads or n // layout.threads > MOST_ELEMENTS for n in elements):
         return None
     plain = SkinnySchedule(layout, problem.turned, ways, 0, False)
     short = problem.steps <= STAGES * layout.depth and layout.warps_k == 1
