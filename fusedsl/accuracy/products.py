@@ -23,7 +23,7 @@ from ..ir.contraction import Subscripts
 from ..ir.dims import Symbol
 from ..ir.graph import Node, resolve, walk
 from ..ir.interp import RULES, sums_of_products
-from ..ir.ops import OPS
+from ..ir.ops import OPS, VIEWS
 from ..ir.types import FLOAT32
 from .ball import EPS, HALF_ULP, LARGEST, TINY, Ball
 from .elementwise import Roundings
@@ -128,6 +128,8 @@ def _rounded_factor(n: Node, value: np.ndarray, bound: np.ndarray) -> Ball:
     """A factor that was rounded to 16 bits: attention may round it before other factors, or never, so it may overflow
     or not."""
     half, least = HALF_ULP.get(n.type.dtype.name, (0.0, 0.0))
+    while n.op in VIEWS:
+        n = n.args[0]
     if not half or n.op != "cast" or n.args[0].type.dtype.compute is not FLOAT32:
         return value, bound
     rounded = np.where(np.isfinite(value), half * np.abs(value) + least, 0.0)

@@ -15,7 +15,7 @@ import linear_problems
 torch = pytest.importorskip("torch")
 
 SIZES = (linear_problems.SMALL, {"n": 1, "d": 64, "h": 32, "m": 16}, {"n": 33, "d": 17, "h": 80, "m": 65})
-ERRORS = {"float32": 2e-6, "float64": 1e-13, "bfloat16": 2e-2}  # over the largest element
+ERRORS = {"float32": 4e-6, "float64": 1e-13, "bfloat16": 2e-2}  # over the largest element
 
 
 def arrays(problem, sizes, dtype: str, device: str) -> dict:

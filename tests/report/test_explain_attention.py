@@ -32,7 +32,7 @@ def test_products_of_matrices_cost_the_same_with_and_without_fusion():
         ("softmax(q @ k.mT + q @ w.mT) @ v", *[KEYS] * 4),
     ):
         e = told(text, *arguments)
-        assert 0.7 * e.before.seconds < e.seconds < e.before.seconds
+        assert 0.5 * e.before.seconds < e.seconds < e.before.seconds
         assert not any("would take less" in note for note in e.notes)
 
 
@@ -74,7 +74,6 @@ def test_formulas_of_attention():
     "text, shapes, dtype, reason",
     [
         ("softmax(q @ k.mT) @ v", [64, 64, 512], "bfloat16", "v is 512 wide, and registers hold rows of results of at"),
-        ("softmax(q @ k.mT) @ v", [128] * 3, "float64", "rows of results of at most 64 in float64"),
         ("softmax(q @ k.mT + q @ w.mT) @ v", [64] * 4, "bfloat16", "its scores are sums of 2 products"),
     ],
 )

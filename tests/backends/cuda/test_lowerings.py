@@ -56,6 +56,7 @@ FORMS = {
     "rows and columns": Form("MixedReduction", "sum(x, -1), sum(x, 0), argmin(x, axis=0)", {"x": (40, 7)}),
     "matmul": Form("MmaMatmul", "gelu(x @ y + b)", {"x": (70, 50), "y": (50, 40), "b": (40,)}),
     "matmul of computed factors": Form("Matmul", "(x * 2) @ y", {"x": (70, 50), "y": (50, 40)}),
+    "tensor cores": Form("Sm90Matmul", "gelu(x @ y + b)", {"x": (136, 72), "y": (72, 200), "b": (200,)}, BRAIN),
     "few rows": Form("Skinny", "gelu(x @ y + b)", {"x": (9, 799), "y": (799, 136), "b": (136,)}, BRAIN),
     "small matrices": Form("SmallMatmul", "x @ y", {"x": (40, 12, 16), "y": (40, 16, 10)}),
     "attention": Form("Sm90Attention", "attention(q, k, v, mask='j <= i')", HEADS, BRAIN),

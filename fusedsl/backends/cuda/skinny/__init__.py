@@ -22,7 +22,7 @@ class SkinnyTileIntrinsics(Named):
     numbers = Method("", "part")
 
 
-SKINNY_LAYOUT = "dtype, near, narrow, warps_narrow, warps_streamed, warps_k"
+SKINNY_LAYOUT = "dtype, near, narrow, warps_narrow=1, warps_streamed=1, warps_k=4"
 SkinnyRing = File("skinny.ring").type("SkinnyRing", SKINNY_LAYOUT, SkinnyRingIntrinsics)
 SkinnyTile = File("skinny.tile").type("SkinnyTile", SKINNY_LAYOUT, SkinnyTileIntrinsics)
 SkinnyFmaTile = File("skinny.fma_tile").type("SkinnyFmaTile", SKINNY_LAYOUT, SkinnyTileIntrinsics)

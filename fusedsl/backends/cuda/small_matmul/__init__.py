@@ -13,4 +13,4 @@ class SmallTileIntrinsics(Named):
     sum_places = Method("part", "")
 
 
-SmallTile = File("small_matmul.tile").type("SmallTile", "rows, columns, depth, block", SmallTileIntrinsics)
+SmallTile = File("small_matmul.tile").type("SmallTile", "rows, columns, depth, block=256", SmallTileIntrinsics)
