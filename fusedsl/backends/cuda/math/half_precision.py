@@ -111,10 +111,10 @@ def erf_for_sum(kind):
     """erf(x), off by 2**-23 of 1: for sums with a number of at least 1/2."""
 
     def emit(e, x):
-        size = e.call(F32, "llvm.fabs.f32", [x])
+        size = e.call(F32, "__nv_fabsf", [x])
         value = _polynomial(e, ERFC, size)
         rest = _asm(e, "ex2.approx.ftz.f32 $0, $1;", e.builder.fmul(value, size))
-        return e.call(F32, "llvm.copysign.f32", [e.builder.fsub(ir.Constant(F32, 1.0), rest), x])
+        return e.call(F32, "__nv_copysignf", [e.builder.fsub(ir.Constant(F32, 1.0), rest), x])
 
     return (kind, emit) if kind == types.float32 else None
 
@@ -124,7 +124,7 @@ def gelu_for_half(kind):
 
     def emit(e, x):
         b, zero = e.builder, ir.Constant(F32, 0.0)
-        tail = _asm(e, "ex2.approx.ftz.f32 $0, $1;", _polynomial(e, NORMAL, e.call(F32, "llvm.fabs.f32", [x])))
+        tail = _asm(e, "ex2.approx.ftz.f32 $0, $1;", _polynomial(e, NORMAL, e.call(F32, "__nv_fabsf", [x])))
         share = b.select(b.fcmp_ordered("<", x, zero), tail, b.fsub(ir.Constant(F32, 1.0), tail))
         return b.fmul(x, share)
 
