@@ -318,7 +318,9 @@ def test_a_replayed_call_of_cupy_arrays(cupy):
         assert constants == {2: 0, 3: 0, 4: 5}
         return [], [f"{name(fired.append)}((({', '.join(words)}), stream))"]
 
-    launch = types.SimpleNamespace(fire=None, layout=types.SimpleNamespace(slots=()), repeat_lines=lines)
+    launch = types.SimpleNamespace(
+        fire=None, on_device=True, layout=types.SimpleNamespace(slots=()), repeat_lines=lines
+    )
     launch.watches = lambda watch, constants: False
     makers = [outputs.Allocator(lambda: make(pointer=0x7F0000002000), (MemoryError,), 24, "float32[2, 3]")]
     read = cuda_streams.stream_reader("cupy", ("cuda", 0))

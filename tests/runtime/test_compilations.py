@@ -22,7 +22,7 @@ from fusedsl.runtime.batched_call import BatchedPayloads, BatchMember
 from fusedsl.runtime.compile import cuda_key
 
 MOST = 12
-TILES = 4  # binaries of aligned products of matrices besides: one for each shape of tiles, all of them useful
+TILES = 6  # binaries of aligned products of matrices besides: one for each shape of tiles, all of them useful
 
 
 def binaries(text, dtypes, shapes):
