@@ -29,6 +29,7 @@ TILE_ENDS = 2.4e-6  # seconds in which the first tile is loaded and the last one
 # measured: H100, cuBLAS: bfloat16 1024³ 9.1 µs, 2048³ 27.3, 4096³ 175; float32 4096³ 2,640
 ALIKE = 1.05  # of the library's time: a kernel of ours that takes no longer is taken
 LANES = 16  # columns that our own kernel computes at a time, however few there are
+LONGEST_SUM = 1 << 16  # products that a BLAS may add one after another
 LEAST = 1 << 15  # multiply-adds of our own kernel from which on BLAS takes less time, the call included
 # measured: two cores of an EPYC 9004, NumPy 2.4, one thread: 32³ of float32 takes 3.0 µs either way, 16³ 2.2 and 2.5,
 # 48³ 5.8 and 4.4, 1024 × 4 × 4 99 and 4, 64 products of 8³ 10.7 and 7.5, 16 of them 4.0 and 5.2
@@ -97,6 +98,8 @@ def _by_blas(product: Gemm, options: Options) -> LibraryProduct | str:
     dtypes = {product.factor_dtype.name, product.accumulator.name, product.out_dtype.name}
     if len(dtypes) > 1 or product.factor_dtype.name not in CPU_DTYPES:
         return "BLAS has no product of these dtypes"
+    if product.terms.extent > LONGEST_SUM:
+        return "sums of so many products are added in parts by our own kernel, which is more accurate"
     computed = product.batch_count * product.rows.extent * product.terms.extent * max(LANES, product.columns.extent)
     if options.matmul != "library" and computed < LEAST:
         return "so small a product takes less time in a kernel of its own"

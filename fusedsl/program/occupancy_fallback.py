@@ -21,7 +21,8 @@ from .product_work import library_work
 
 BUSY_SHARE = 0.5  # of the SMs' time, above which attention is kept
 WORTH = 0.9  # of attention's time: a smaller gain is not worth the memory of scores
-OWN_SHARE = 0.8  # of the library's rate that our own float32 products reach
+OWN_SHARE, OWN_DOUBLE_SHARE = 0.8, 0.6  # of the library's rate that our own products reach (measured: H100)
+DOUBLE_TENSOR = ((8, 0), (9, 0))  # architectures with tensor cores for float64
 NO_WORK = Work(0, 0, 0)
 ELEMENTS_PER_THREAD = 4  # of a stored row
 STORED_PRODUCT_ACCESSES = 3  # instructions per stored element: two loads and a store
@@ -90,11 +91,12 @@ def _score_key(score: Score, kernel: AttentionKernel, bound: BoundKernel) -> tup
 
 def _stored_product(sides: tuple[int, int, int, int], wide: bool, moved: float, hardware: Hardware) -> Work:
     """The work of a matmul of arrays in memory, which also moves so many bytes of scores."""
-    if wide or hardware.cc < (8, 0):
+    if hardware.cc < (8, 0) or (wide and hardware.cc not in DOUBLE_TENSOR):
         return _product(sides, wide, moved)
-    product = library_work(sides, FLOAT32, moved, hardware)
+    product = library_work(sides, FLOAT64 if wide else FLOAT32, moved, hardware)
     accesses = sides[0] * sides[1] * sides[2] * STORED_PRODUCT_ACCESSES
-    return replace(product, instructions=accesses, products=product.products / OWN_SHARE)
+    share = OWN_DOUBLE_SHARE if wide else OWN_SHARE
+    return replace(product, instructions=accesses, products=product.products / share)
 
 
 def _product(sides: tuple[int, int, int, int], wide: bool, moved: float, other: Work = NO_WORK, times: int = 0) -> Work:

@@ -67,7 +67,8 @@ def test_on_the_cpu_all_weights_are_one_pass(name):
     values = [arrays[name] for name in kernel.params]
     found = kernel(*values)
     assert_near(found if isinstance(found, tuple) else (found,), reference(kernel, arrays), 2e-6)
-    assert str(kernel.explain(*values)).startswith("1 kernel")
+    alone = fd.kernel(FORMULAS[name][0], max_kernels=1)  # else a product of a library may take less time
+    assert str(alone.explain(*values)).startswith("1 kernel")
 
 
 def test_explanations_say_why_there_are_several_passes():
