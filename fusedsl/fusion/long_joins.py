@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.gathers import GUARDED
-from ..ir.graph import Node
+from ..ir.graph import Node, users_of
 from ..ir.joins import GROUP
 from ..ir.ops import LEAVES
 from .demand_analysis import below_views
-
-
-def user_counts(order: Sequence[Node]) -> dict[Node, int]:
-    """How many nodes read each node."""
-    users: dict[Node, int] = {}
-    for n in order:
-        for a in dict.fromkeys(n.args):
-            users[a] = users.get(a, 0) + 1
-    return users
 
 
 def pieces_of_long_joins(order: Sequence[Node]) -> dict[Node, str]:
@@ -26,7 +17,7 @@ def pieces_of_long_joins(order: Sequence[Node]) -> dict[Node, str]:
     An element of a join is a choice among all of its pieces, each computed up to there.
     """
     pieces: dict[Node, list[Node]] = {}  # of the joins that end in a node
-    users = user_counts(order)
+    users = users_of(order)
     for n in order:
         if n.op == "gather" and n.attr[0] == GUARDED:
             pieces[n] = [below_views(n.args[0])]
@@ -36,6 +27,6 @@ def pieces_of_long_joins(order: Sequence[Node]) -> dict[Node, str]:
     stored = {}
     for parts in long.values():
         for p in parts:
-            if p.op not in LEAVES and (p in long or users[p] > 1):
+            if p.op not in LEAVES and (p in long or len(users[p]) > 1):
                 stored[p] = "many arrays are joined, and others are computed from it"
     return stored

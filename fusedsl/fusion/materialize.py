@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from ..ir.dims import Dim, expression, product
-from ..ir.graph import Node, search, walk
+from ..ir.graph import Node, search, users_of, walk
 from ..ir.op_cost import FETCH_COST
 from ..ir.ops import LEAVES, OPS, VIEWS
 from .coordinates import Coordinates
@@ -28,7 +28,7 @@ from .demand_analysis import (
 )
 from .formulation import ON_CUDA, AttentionMode, Formulation, ProductMode
 from .graph_products import factors_of, free_rank, is_large, is_product, matmul_extents, summed_factors
-from .long_joins import pieces_of_long_joins, user_counts
+from .long_joins import pieces_of_long_joins
 from .stored_products import stored_products
 
 INSIDE = "it would be computed for each element of another product"
@@ -85,10 +85,10 @@ def unfused_arrays(results: Sequence[Node], fits: Fits) -> list[StoredArray]:
     """All arrays that an unfused run stores, except in short elementwise chains with a single consumer."""
     limited = _Limited(results, fits, ON_CUDA).find()
     order = list(walk(results))
-    users = user_counts(order)
+    users = users_of(order)
     wanted = [n for n in order if n.op not in FREE and n.op not in LEAVES and n not in results and n.type.shape]
     reason = "the unfused run is faster, by the time model"
-    chosen = [n for n in wanted if n.op in WORKS or users[n] > 1 or n in limited]
+    chosen = [n for n in wanted if n.op in WORKS or len(users[n]) > 1 or n in limited]
     return [StoredArray(n, limited.get(n, reason), is_product(n)) for n in chosen]
 
 
@@ -272,10 +272,7 @@ class _ReadAnalysis:
         self.results, self.stored, self.rate = results, dict(stored), rate
         self.apart = apart  # products whose epilogues are in later kernels
         self.order = list(walk(results))
-        users: dict[Node, list[Node]] = {n: [] for n in self.order}
-        for n in self.order:
-            for a in dict.fromkeys(n.args):
-                users[a].append(n)
+        users = users_of(self.order)
         self.dominator = _dominators(self.order, users, set(results))
         self.products: dict[Node, Node | None] = {}  # the largest product that computes a node
         self.epilogues: set[Node] = set()  # products and elementwise functions of them

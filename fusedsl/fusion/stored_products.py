@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ..ir.dims import Dim
-from ..ir.graph import Node, walk
+from ..ir.graph import Node, users_of, walk
 from ..ir.ops import LEAVES, VIEWS
 from ..ir.types import DType
 from .demand_analysis import array_below
@@ -40,8 +40,9 @@ def stored_products(
         return StoredProducts({})
     arrays: dict[Node, str] = {}
     alone: set[Node] = set()
-    users = _users(results)
-    for n in walk(results):
+    order = list(walk(results))
+    users = users_of(order)
+    for n in order:
         if n.op != "contract" or n in attention or not is_large(n, fits):
             continue
         operands = [x for x in map(array_below, n.args) if x.op not in LEAVES and x.type.shape and x not in stored]
@@ -60,17 +61,9 @@ def is_multiplied_by_libraries(d: DType, way: Formulation) -> bool:
     return d.kind == "f" and d.bits >= (32 if way.attention is AttentionMode.TILE_MAX else 16)
 
 
-def _users(results: Sequence[Node]) -> dict[Node, list[Node]]:
-    users: dict[Node, list[Node]] = {}
-    for n in walk(results):
-        for a in dict.fromkeys(n.args):
-            users.setdefault(a, []).append(n)
-    return users
-
-
 def _rounded(n: Node, users: dict[Node, list[Node]]) -> Node:
     """The rounded product, if only a rounding to its own dtype reads it; else the product."""
-    readers = users.get(n, [])
+    readers = users[n]
     same = len(readers) == 1 and readers[0].op == "cast" and readers[0].type.dtype is n.type.dtype
     return readers[0] if same else n
 
@@ -78,8 +71,8 @@ def _rounded(n: Node, users: dict[Node, list[Node]]) -> Node:
 def _is_result_alone(n: Node, users: dict[Node, list[Node]], results: Sequence[Node]) -> bool:
     """Whether the only use of an array is to be a result, through views."""
     while n not in results:
-        readers = users.get(n, [])
+        readers = users[n]
         if len(readers) != 1 or readers[0].op not in VIEWS or readers[0].op == "broadcast":
             return False
         n = readers[0]
-    return not users.get(n) and results.count(n) == 1
+    return not users[n] and results.count(n) == 1

@@ -9,7 +9,7 @@ from math import prod
 from ..ir.contraction import Subscripts
 from ..ir.dims import Symbol, evaluate
 from ..ir.gathers import GUARDED
-from ..ir.graph import Graph, Node, value_of
+from ..ir.graph import Graph, Node, users_of, value_of
 from ..ir.op_cost import ordering
 from ..ir.ops import OPS, VIEWS
 from ..ir.types import FLOAT64, DType
@@ -80,10 +80,7 @@ def _factors(summed: Node, extents: Mapping[Symbol, int]) -> tuple[Node, ...]:
 
 def _only_within(graph: Graph, products: Mapping[Node, tuple[Node, ...]]) -> set[Node]:
     """Nodes between matrix products and their factors that have no other users."""
-    users: dict[Node, list[Node]] = {}
-    for n in graph.nodes():
-        for a in n.args:
-            users.setdefault(a, []).append(n)
+    users = users_of(graph.nodes())
     nodes: set[Node] = set()
     for product, factors in products.items():
         stack = [product.args[0]]

@@ -138,6 +138,16 @@ def walk(roots: Iterable[Node], known: Collection[Node] = ()) -> Iterator[Node]:
             stack.extend((arg, False) for arg in reversed(current.args) if arg not in seen)
 
 
+def users_of(order: Iterable[Node]) -> dict[Node, list[Node]]:
+    """The nodes that read each node of an order, each once; operands come before their users."""
+    users: dict[Node, list[Node]] = {}
+    for n in order:
+        users.setdefault(n, [])
+        for a in dict.fromkeys(n.args):
+            users[a].append(n)
+    return users
+
+
 def rebuild(roots: Iterable[Node], change: Callable[[Node, tuple[Node, ...]], Node]) -> dict[Node, Node]:
     """Map every node under the roots: `change(old, new arguments)` gives the node that replaces `old`."""
     new: dict[Node, Node] = {}
