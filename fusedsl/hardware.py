@@ -49,6 +49,11 @@ class Hardware:
         return 1 if self.cc < (9, 0) else 16 if self.cc[0] in (9, 10) else 8
 
     @property
+    def double_tensor_cores(self) -> bool:
+        """Whether its tensor cores multiply float64, at the rate of twice the `fp64` units."""
+        return self.cc in ((8, 0), (9, 0))
+
+    @property
     def issue_rate(self) -> float:
         """Thread instructions per second."""
         return self.rate(self.warp_issue * 32)

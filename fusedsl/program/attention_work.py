@@ -112,6 +112,4 @@ def utilization(launch: KernelLaunch, hardware: Hardware, uneven: bool) -> float
 
 def _q_bytes(kernel: AttentionKernel, bound: BoundKernel) -> int:
     """Bytes of the operand that rows are of."""
-    operands = scheduled_operands(kernel)
-    size = kernel.operands[operands.q].dtype.itemsize
-    return size * prod(n for n, stride in zip(bound.extents, bound.strides[operands.q]) if stride)
+    return bound.operand_bytes(scheduled_operands(kernel).q)

@@ -83,12 +83,6 @@ def product_sides(bound: BoundKernel) -> tuple[int, int, int, int]:
 def _own_cuda_seconds(bound: BoundKernel, hardware: Hardware) -> float:
     launch = KernelLaunch(*scheduled_cuda(bound, hardware), bound)
     kernel = launch.kernel
-    sizes = [operand_bytes(bound, k) for k in range(len(kernel.operands))]
+    sizes = [bound.operand_bytes(k) for k in range(len(kernel.operands))]
     reads = [(size, 1) for size in sizes[: kernel.inputs]]
     return seconds(kernel_work(launch, hardware, reads, sum(sizes[kernel.inputs :]), {}), hardware)
-
-
-def operand_bytes(bound: BoundKernel, operand: int) -> int:
-    """The bytes of an array's elements that a kernel reads or writes."""
-    places = prod(n for n, stride in zip(bound.extents, bound.strides[operand]) if stride)
-    return bound.kernel.operands[operand].dtype.itemsize * places

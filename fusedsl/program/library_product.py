@@ -22,7 +22,6 @@ CUDA_DTYPES = {  # of factors: those of results
     "float32": ("float32",),
     "float64": ("float64",),
 }
-TENSOR_CORE_FP64 = ((8, 0), (9, 0))  # compute capabilities whose tensor cores have the rate of twice the float64 units
 LIBRARY_SHARE = 0.78  # of the peak rate of multiply-adds that cuBLAS reaches
 TILE, SPLIT = 128, 512  # rows and columns of a tile of cuBLAS, and terms from which on it splits few tiles
 TILE_ENDS = 2.4e-6  # seconds in which the first tile is loaded and the last one is stored
@@ -141,5 +140,5 @@ def _multiply_adds(product: Gemm, hardware: Hardware, tf32: bool) -> float:
     if product.factor_dtype.bits == 16:
         return hardware.tensor
     if product.factor_dtype.bits == 64:
-        return hardware.fp64 * (2 if hardware.cc in TENSOR_CORE_FP64 else 1)
+        return hardware.fp64 * (2 if hardware.double_tensor_cores else 1)
     return hardware.tensor / 2 if tf32 and hardware.cc >= (8, 0) else hardware.fp32

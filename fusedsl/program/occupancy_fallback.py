@@ -22,7 +22,6 @@ from .product_work import library_work
 BUSY_SHARE = 0.5  # of the SMs' time, above which attention is kept
 WORTH = 0.9  # of attention's time: a smaller gain is not worth the memory of scores
 OWN_SHARE, OWN_DOUBLE_SHARE = 0.8, 0.6  # of the library's rate that our own products reach (measured: H100)
-DOUBLE_TENSOR = ((8, 0), (9, 0))  # architectures with tensor cores for float64
 NO_WORK = Work(0, 0, 0)
 ELEMENTS_PER_THREAD = 4  # of a stored row
 STORED_PRODUCT_ACCESSES = 3  # instructions per stored element: two loads and a store
@@ -41,7 +40,7 @@ def stored_scores_are_faster(bounds: Sequence[BoundKernel], hardware: Hardware) 
 def pass_seconds(launch: KernelLaunch, hardware: Hardware) -> float:
     """The predicted seconds of an attention kernel, if nothing is masked."""
     kernel = launch.kernel
-    sizes = [_bytes(kernel, launch.bound, k) for k in range(len(kernel.operands))]
+    sizes = [launch.bound.operand_bytes(k) for k in range(len(kernel.operands))]
     read, written = sum(sizes[: kernel.inputs]), sum(sizes[kernel.inputs :])
     return seconds(attention_work(launch, hardware, read, written, {}), hardware)
 
@@ -91,7 +90,7 @@ def _score_key(score: Score, kernel: AttentionKernel, bound: BoundKernel) -> tup
 
 def _stored_product(sides: tuple[int, int, int, int], wide: bool, moved: float, hardware: Hardware) -> Work:
     """The work of a matmul of arrays in memory, which also moves so many bytes of scores."""
-    if hardware.cc < (8, 0) or (wide and hardware.cc not in DOUBLE_TENSOR):
+    if hardware.cc < (8, 0) or (wide and not hardware.double_tensor_cores):
         return _product(sides, wide, moved)
     product = library_work(sides, FLOAT64 if wide else FLOAT32, moved, hardware)
     accesses = sides[0] * sides[1] * sides[2] * STORED_PRODUCT_ACCESSES
@@ -107,9 +106,3 @@ def _product(sides: tuple[int, int, int, int], wide: bool, moved: float, other: 
     blocks = max(1, batch * -(-rows // EDGE) * -(-columns // EDGE))
     chain = issued / (blocks * THREADS)
     return Work(moved, 0, issued, other.special * times, double + other.double * times, chain=chain)
-
-
-def _bytes(kernel: AttentionKernel, bound: BoundKernel, operand: int) -> int:
-    """The bytes of an array's elements that a kernel reads or writes."""
-    places = prod(n for n, stride in zip(bound.extents, bound.strides[operand]) if stride)
-    return kernel.operands[operand].dtype.itemsize * places

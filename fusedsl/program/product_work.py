@@ -31,5 +31,4 @@ def _rate(factors: DType, hardware: Hardware, tf32: bool) -> float:
         return hardware.rate(hardware.tensor) / 2 * TENSOR_LIBRARY
     if factors.bits == 32:
         return hardware.rate(hardware.fp32) * FLOAT_LIBRARY
-    units = 2 if hardware.cc in ((8, 0), (9, 0)) else 1  # double-precision tensor cores
-    return hardware.rate(hardware.fp64) * units * DOUBLE_LIBRARY
+    return hardware.rate(hardware.fp64) * (2 if hardware.double_tensor_cores else 1) * DOUBLE_LIBRARY

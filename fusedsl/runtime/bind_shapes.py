@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 
 from ..backends.cuda.batch_invariant import batch_invariant_width
 from ..backends.cuda.split_heuristics import state_words
@@ -60,6 +61,11 @@ class BoundKernel:
     specialization_group: SpecializationGroup | None = None  # None if every class of lengths gets a binary
     has_unit_extents: bool = False  # the plan is for some extents of 1
     symbolic_units: bool = False  # the plan is for any extents, although some are 1 in this call
+
+    def operand_bytes(self, operand: int) -> int:
+        """The bytes of an array's elements that the kernel reads or writes."""
+        places = prod(n for n, stride in zip(self.extents, self.strides[operand]) if stride)
+        return self.kernel.operands[operand].dtype.itemsize * places
 
     @property
     def empty(self) -> bool:
