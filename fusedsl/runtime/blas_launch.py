@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product as indices
 from typing import TYPE_CHECKING, Any
 
 from ..ir.types import numpy_dtype
-from ..kernel_ir.gemm import Gemm, GemmAxis, gemm_to_json
+from ..kernel_ir.gemm import Gemm, GemmAxis
 from . import pool
 from .argument_keys import numpy_data_offset
-from .native_entry import NO_WATCH, Watch
-from .parameter_packing import BlockLayout, Namer
+from .gemm_launch import GemmLaunch
+from .parameter_packing import BlockLayout
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -39,22 +39,21 @@ def numpy_has_blas() -> bool:
         return False
 
 
-class BlasLaunch:
+class BlasLaunch(GemmLaunch):
     """One GEMM on the CPU by NumPy's BLAS: `run(addresses of left, right, out)` returns when it is done.
 
-    `layout` has a pointer for each of the three. Many threads may run it at once.
+    Many threads may run it at once.
     """
 
     on_device = False
     library = "numpy"
-    code_identity = None  # no machine code of ours
 
     def __init__(self, product: Gemm, layout: BlockLayout) -> None:
-        self.product, self.layout = product, layout
+        super().__init__(product, layout)
         self.compute = _pieces(product)
         self._free: list[_Views] = []
 
-    def run(self, left: int, right: int, out: int) -> None:
+    def run(self, left: int, right: int, out: int) -> None:  # type: ignore[override]
         """Compute the product of the arrays at these addresses."""
         try:
             views = self._free.pop()
@@ -69,21 +68,6 @@ class BlasLaunch:
     def fire(self, payloads: Sequence[Any], stream: int = 0) -> None:
         """Run to completion: payloads are, by argument, an address or a Python number."""
         self.run(*self.layout.pointers(payloads))
-
-    def stored_product(self) -> dict[str, Any]:
-        """The product as JSON (see library_launch.py)."""
-        return {"gemm": gemm_to_json(self.product)}
-
-    def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
-        """See `LaunchRecord.watches`: it checks no addresses."""
-        return False
-
-    def repeat_lines(
-        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NO_WATCH
-    ) -> tuple[list[str], list[str]]:
-        """See `LaunchRecord.repeat_lines`."""
-        given = [f"{words[slot.argument]} + {slot.shift}" for slot in self.layout.pointer_slots]
-        return [], [f"{name(self.run)}({', '.join(given)})"]
 
 
 class _Views:

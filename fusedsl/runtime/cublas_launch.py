@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_longlong, c_size_t, c_void_p
 from dataclasses import dataclass
 from itertools import product as indices
 from typing import Any
 
 from ..errors import DeviceError
-from ..kernel_ir.gemm import Factor, Gemm, GemmAxis, gemm_to_json
+from ..kernel_ir.gemm import Factor, Gemm, GemmAxis
 from .cublas import (
     COMPUTE_32F,
     COMPUTE_64F,
@@ -22,9 +22,9 @@ from .cublas import (
     Cublas,
 )
 from .driver import driver
+from .gemm_launch import GemmLaunch
 from .host_device_copies import DeviceBuffer
-from .native_entry import NO_WATCH, Watch
-from .parameter_packing import BlockLayout, Namer
+from .parameter_packing import BlockLayout
 
 WORKSPACE = 32 << 20  # bytes of a workspace of our own: what NVIDIA recommends for Hopper
 LARGEST = (1 << 31) - 1  # of extents and leading dimensions
@@ -88,21 +88,21 @@ def _sizes(gemm: Gemm) -> tuple[tuple[Factor, int], ...]:
     return ("left", factor), ("right", factor), ("out", gemm.out_dtype.itemsize)
 
 
-class CublasLaunch:
+class CublasLaunch(GemmLaunch):
     """One GEMM by cuBLAS on one CUDA device: `run(addresses of left, right, out; stream)` launches without waiting.
 
-    `layout` has a pointer for each of the three. On the array library's current stream, cuBLAS works in the library's
+    On the array library's current stream, cuBLAS works in the library's
     workspace; on another one, as where we capture a graph, in one of our own.
     """
 
     on_device = True
-    code_identity = None  # no machine code of ours
 
     def __init__(self, product: Gemm, layout: BlockLayout, cublas: Cublas, device: int, tf32: bool = False) -> None:
         calls = gemm_calls(product)
         if isinstance(calls, str):
             raise ValueError(calls)
-        self.product, self.layout, self.cublas, self.device, self.tf32 = product, layout, cublas, device, tf32
+        super().__init__(product, layout)
+        self.cublas, self.device, self.tf32 = cublas, device, tf32
         self.library = cublas.of
         self.current_stream = cublas.stream(device)
         self._calls = [_call(cublas, product, calls, offsets, tf32) for offsets in calls.offsets]
@@ -119,7 +119,7 @@ class CublasLaunch:
         """See `LaunchRecord.fire_overlapped`: cuBLAS waits for the launch before it."""
         self.fire(payloads, stream)
 
-    def run(self, left: int, right: int, out: int, stream: int) -> None:
+    def run(self, left: int, right: int, out: int, stream: int) -> None:  # type: ignore[override]
         """Launch the product of the arrays at these addresses."""
         if self.cublas.current_device() == self.device and self.cublas.of == "torch":
             self._launch(left, right, out, stream)
@@ -157,18 +157,7 @@ class CublasLaunch:
 
     def stored_product(self) -> dict[str, Any]:
         """The product as JSON (see library_launch.py)."""
-        return {"gemm": gemm_to_json(self.product), "tf32": self.tf32}
-
-    def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
-        """See `LaunchRecord.watches`: it checks no addresses."""
-        return False
-
-    def repeat_lines(
-        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NO_WATCH
-    ) -> tuple[list[str], list[str]]:
-        """See `LaunchRecord.repeat_lines`."""
-        given = [f"{words[slot.argument]} + {slot.shift}" for slot in self.layout.pointer_slots]
-        return [], [f"{name(self.run)}({', '.join(given)}, stream)"]
+        return super().stored_product() | {"tf32": self.tf32}
 
 
 def _call(
