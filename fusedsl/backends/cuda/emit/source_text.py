@@ -131,6 +131,10 @@ class SourceBuilder:
         """A loop; without a test, what is inside once."""
         return self._nested(f"while {test}:") if test else nullcontext()
 
+    def for_(self, variable: str, count: int) -> AbstractContextManager[None]:
+        """A loop of so many turns."""
+        return self._nested(f"for {variable} in range({count}):")
+
     def if_(self, test: str) -> AbstractContextManager[None]:
         """A branch, unless it is empty; without a test, what is inside in any case."""
         return self._nested(f"if {test}:") if test else nullcontext()

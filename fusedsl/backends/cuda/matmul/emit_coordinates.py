@@ -8,7 +8,7 @@ from ....kernel_ir.matmul_axes import MatmulAxes
 from ..emit.intrinsic import Function
 from ..emit.source_text import SourceBuilder
 from ..tile import TileIntrinsics
-from . import udiv64
+from .emit_places import coordinates
 from .tile_shapes import OperandTileShape
 
 
@@ -51,15 +51,7 @@ class MatmulCoordinates:
 
     def split(self, number: str, axes: Sequence[int]) -> list[str]:
         """Lines that split a number into coordinates on axes."""
-        lines = []
-        for a in reversed(axes):
-            if a == axes[0]:
-                lines.append(f"c{a} = {number}")
-                continue
-            size = self.src.names.extent(a)
-            lines += [f"q{a} = {udiv64(number, size)}", f"c{a} = {number} - q{a} * {size}"]
-            number = f"q{a}"
-        return lines
+        return coordinates(self.src.names, number, axes)
 
     def arguments(self, operands: Iterable[int], axes: Sequence[int]) -> list[str]:
         """What a function of coordinates on these axes takes besides them: extents and strides."""

@@ -19,17 +19,17 @@ from ..attention.intrinsics import (
     tma_store,
     tma_store_commit,
     tma_store_wait,
+    tma_store_wait_read,
 )
 from ..emit.intrinsic import Function
 from ..emit.source_text import SourceBuilder
 from ..peephole.product_epilogues import epilogue_functions
 from ..tile import thread_idx, uniform
-from . import load_column_values, load_panel, store_panel, tma_store_wait_read
+from . import load_column_values, load_panel, store_panel
+from .sm90.schedule import PANEL, ROWS, STAGING, WARP_ROWS
 
-ROWS, WARP_ROWS = 64, 16
-ROW_BYTES = 128  # of a panel in shared memory
+ROW_BYTES = 2 * PANEL  # of a panel in shared memory
 STAGED_BYTES = ROWS * ROW_BYTES
-BUFFERS = 2
 
 
 class PanelEpilogue:
@@ -52,7 +52,7 @@ class PanelEpilogue:
         self, operands: Sequence[int], maps: Sequence[Function], boxes: Sequence[TmaBox], panels: int
     ) -> None:
         """Outputs that are stored through shared memory, with their tensor maps, for tiles of so many panels."""
-        self.begins_alike = panels * len(operands) % BUFFERS == 0  # each tile's first panel has the first buffer
+        self.begins_alike = panels * len(operands) % STAGING == 0  # each tile's first panel has the first buffer
         self.maps = dict(zip(operands, maps))
         self.boxes = {box.operand: box for box in boxes if box.operand in self.maps}
 
@@ -160,7 +160,7 @@ class PanelEpilogue:
                 self._convert(p.value.name, self.fragment.columnwise, p.value.dtype.name, "columns")
         for name, value in sums.items():
             src.assign(name, value)
-        self._call_body()
+        src.apply(self.fragment.elementwise, "epilogue", self.body)
         for store in self.stores:
             if store.operand in self.maps:
                 self._store_tma(store)
@@ -178,9 +178,6 @@ class PanelEpilogue:
             read = src.bind(f"load_{load.value.name}", load_column_values(self.panel, dtype, width))
             src.assign(load.value.name, read(f"{self._base(k)} + panel_from * {step}", "room", step))
 
-    def _call_body(self) -> None:
-        self.src.apply(self.fragment.elementwise, "epilogue", self.body)
-
     # -- stores
 
     def _store(self, store: Store) -> None:
@@ -193,11 +190,9 @@ class PanelEpilogue:
 
     def _value(self, store: Store) -> str:
         """The elements that are stored, one for each column and row, also where the value varies along fewer axes."""
-        produced = {v.name for v in self.body.results} | {u.accumulators[0].name for u in self.kernel.phases[0].folds}
-        if store.value in produced and store.value not in {v.name for v in self.body.args}:
-            return store.value
-        sums = {u.accumulators[0].name for u in self.kernel.phases[0].folds}
-        if store.value in sums:
+        elements = {v.name for v in self.body.results} - {v.name for v in self.body.args}
+        elements |= {use.accumulators[0].name for use in self.kernel.phases[0].folds}
+        if store.value in elements:
             return store.value
         dtype = self.kernel.operands[store.operand].dtype.compute.name
         spread = self._define(
@@ -212,9 +207,9 @@ class PanelEpilogue:
         box, name = self.boxes[k], src.names.operand(k)
         stage = src.bind(f"stage_{name}", self.fragment.store_smem(self.kernel.operands[k].dtype.name, ROWS))
         write = src.bind(f"tma_store_{name}", tma_store(len(box.axes)))
-        left = BUFFERS - 1 if self.staged or self.begins_alike else 0
+        left = STAGING - 1 if self.staged or self.begins_alike else 0
         wait = src.bind(f"wait_staged_{left}", tma_store_wait_read(left))
-        at = f"int32(staging_at + warpgroup * {BUFFERS * STAGED_BYTES} + {self.staged % BUFFERS * STAGED_BYTES})"
+        at = f"int32(staging_at + warpgroup * {STAGING * STAGED_BYTES} + {self.staged % STAGING * STAGED_BYTES})"
         self.staged += 1
         warp = f"({thread_idx()} >> 5 & {ROWS // WARP_ROWS - 1})"
         corner = {self.column_axis: "panel_from", self.row_axis: f"row_from + {warp} * {WARP_ROWS}"}

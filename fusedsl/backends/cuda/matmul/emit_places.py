@@ -9,6 +9,7 @@ from ....kernel_ir.instruction import Constant, Instruction
 from ....kernel_ir.kernel import Position
 from ....kernel_ir.phase import Body, Phase, Value
 from ..emit.intrinsic import Binding, Function
+from ..emit.signature import Names
 from ..emit.source_text import TILE, SourceBuilder
 from ..tile import TileIntrinsics
 from . import udiv64
@@ -16,6 +17,19 @@ from . import udiv64
 ROW, COLUMN, STEP = "row", "column", "step"
 Kinds = tuple[str, str]
 Scatter = Callable[[TileIntrinsics, str], Binding[Function]]
+
+
+def coordinates(names: Names, number: str, axes: Sequence[int]) -> list[str]:
+    """Lines that split a number into coordinates c0, c1 … on axes, the last of which varies fastest."""
+    lines = []
+    for a in reversed(axes):
+        if a == axes[0]:
+            lines.append(f"c{a} = {number}")
+            continue
+        size = names.extent(a)
+        lines += [f"q{a} = {udiv64(number, size)}", f"c{a} = {number} - q{a} * {size}"]
+        number = f"q{a}"
+    return lines
 
 
 class ElementPlaces:
@@ -42,7 +56,7 @@ class ElementPlaces:
     def enter_batch(self, number: str) -> None:
         """Find the first element of each operand, and the positions, in the batch of this number."""
         src, kernel = self.src, self.src.kernel
-        src.emit(*self._split(number, self.batch))
+        src.emit(*coordinates(self.names, number, self.batch))
         for k, operand in enumerate(kernel.operands):
             offset, pointer = self._offset(k, self.batch), self.names.pointer(k)
             src.assign(self.base(k), f"{pointer} + ({offset}) * {operand.dtype.itemsize}" if offset else pointer)
@@ -103,18 +117,6 @@ class ElementPlaces:
             write = src.bind(f"store{number}", scatter(TILE, dtype.name))
             src.emit(write(self.address(store.operand), src.element(store.value), "wanted"))
 
-    def _split(self, number: str, axes: Sequence[int]) -> list[str]:
-        """Lines that split a number into positions c0, c1 … on axes."""
-        lines = []
-        for a in reversed(axes):
-            if a == axes[0]:
-                lines.append(f"c{a} = {number}")
-                continue
-            size = self.names.extent(a)
-            lines += [f"q{a} = {udiv64(number, size)}", f"c{a} = {number} - q{a} * {size}"]
-            number = f"q{a}"
-        return lines
-
     def _offset(self, k: int, axes: Iterable[int]) -> str:
         """The offset of an operand at the positions on axes, in elements; "" for none."""
         letters = self.letters[k]
@@ -138,7 +140,7 @@ class ElementPlaces:
         lines = [f"{kind}_number = {kind}_from + {kind}" for kind in kinds]
         lines.append("wanted = " + " & ".join(f"({kind}_number < {kind}s)" for kind in kinds))
         for kind in kinds:
-            lines += self._split(f"{kind}_number", self.axes[kind])
+            lines += coordinates(self.names, f"{kind}_number", self.axes[kind])
         for k in operands:
             offset, size = self._offset(k, axes), self.src.kernel.operands[k].dtype.itemsize
             lines.append(f"{self.address(k)} = {self.base(k)}" + (f" + ({offset}) * {size}" if offset else ""))

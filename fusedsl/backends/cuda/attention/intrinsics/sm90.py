@@ -69,9 +69,14 @@ fence_proxy_async = statement(
     "fence.proxy.async.shared::cta;\nbar.warp.sync 0xffffffff;"
 )  # makes the warp's stores visible to TMA
 tma_store_commit = statement("cp.async.bulk.commit_group;")  # groups this thread's stores since the last commit
-tma_store_wait = statement(
-    "cp.async.bulk.wait_group.read 0;\nbar.warp.sync 0xffffffff;"
-)  # until their shared memory may be overwritten
+
+
+def tma_store_wait_read(left: int) -> Callable:
+    """`wait()`: wait until the shared memory of all but the last `left` groups of stores of a thread may be written."""
+    return statement(f"cp.async.bulk.wait_group.read {left};\nbar.warp.sync 0xffffffff;")
+
+
+tma_store_wait = tma_store_wait_read(0)  # … of all of them
 
 
 def param_address(number: int) -> Callable:

@@ -10,6 +10,7 @@ from .....kernel_ir.kernel import MatmulKernel
 from .....kernel_ir.matmul_operands import matmul_operands
 from .....kernel_ir.parameter_layout import kernel_params
 from ...attention.intrinsics import (
+    Fragment,
     bar_arrive,
     bar_sync,
     dynamic_smem,
@@ -41,13 +42,12 @@ from .. import (
     tma_load_multicast,
     wgmma_slice,
     wgmma_wait_group,
-    zero_sums,
 )
 from ..emit_epilogue import PanelEpilogue
 from .schedule import ALIGNMENT, GROUP_ROWS, ROWS, SLICE, WARPGROUP, Sm90MatmulSchedule
 
 PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
-PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, {1: 232, 2: 232}
+PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 SMEM_ADDRESSES = (1 << 18) - 1
 ROW_BYTES = 2 * SLICE  # of a swizzled row
 PANEL_BYTES = SLICE * ROW_BYTES  # of 64 columns of a K-slice whose columns are contiguous
@@ -81,7 +81,7 @@ class Sm90MatmulEmitter:
                 with src.if_(f"{thread_idx()} == 0"):
                     self._produce()
             with consumer:
-                src.emit(src.bind("raise_registers", setmaxnreg_inc(CONSUMER_REGISTERS[s.consumers]))())
+                src.emit(src.bind("raise_registers", setmaxnreg_inc(CONSUMER_REGISTERS))())
                 self._consume()
         if s.cluster > 1:  # shared memory stays until the other block has sent and arrived
             src.emit(cluster_sync())
@@ -219,7 +219,7 @@ class Sm90MatmulEmitter:
         if s.majors[number] == "k":
             self._load_box(load, number, to, at)
             return
-        with src._nested(f"for panel in range({lines // SLICE}):"):
+        with src.for_("panel", lines // SLICE):
             at[own] = f"{at[own]} + panel * {SLICE}"
             self._load_box(load, number, f"{to} + panel * {PANEL_BYTES}", at)
 
@@ -233,7 +233,7 @@ class Sm90MatmulEmitter:
         """Emit the loop of a consumer warpgroup over its tiles: the sums over all K-slices, then the epilogue."""
         src, s = self.src, self.schedule
         count = s.columns * len(s.pairs) // 2
-        zeros = src.bind("zeros", zero_sums(count))
+        zeros = src.bind("zeros", src.bind("sum_fragment", Fragment(2 * count)).zeros())
         epilogue = PanelEpilogue(src, self.operands.axes, s.panel, s.even)
         epilogue.store_by_tma(
             s.tma_stores, self.maps[len(self.multiplied) :], self.kernel.tma_boxes, s.columns // s.panel
@@ -255,7 +255,7 @@ class Sm90MatmulEmitter:
                 self._skip_stages()
             else:
                 src.assign("row_from", f"int32(row_from + warpgroup * {ROWS})")
-            last = self._add_parts(count)
+            last = self._add_parts(count, zeros)
             with src.if_(last):
                 self._finish(epilogue)
             src.emit(f"tile = int32(tile + {s.pingpong} * tile_step)")
@@ -272,17 +272,14 @@ class Sm90MatmulEmitter:
                 sums[use.accumulators[0].name] = panel("sums")
             epilogue.finish(first, sums)
 
-    def _add_parts(self, count: int) -> str:
+    def _add_parts(self, count: int, zeros: Function) -> str:
         """Emit the sum of a tile's parts by the warpgroup that is the last to have one; the condition that it is."""
         src, s = self.src, self.schedule
         if s.splits == 1:
             return ""
         part = f"warpgroup * {s.part_bytes // s.warpgroups}"
-        src.emit(
-            src.bind("store_part", store_partial_sums(count))(
-                f"workspace + int64(tile) * {s.part_bytes} + {part}", "sums"
-            )
-        )
+        store = src.bind("store_part", store_partial_sums(count))
+        src.emit(store(f"workspace + int64(tile) * {s.part_bytes} + {part}", "sums"))
         semaphore = f"semaphores + int64(whole * {s.warpgroups} + warpgroup) * 4"
         src.assign(
             "is_last", is_last_warpgroup(semaphore, s.splits, "int32(flags_at + warpgroup * 4)", "int32(1 + warpgroup)")
@@ -290,7 +287,7 @@ class Sm90MatmulEmitter:
         with src.if_("is_last"):
             add = src.bind("add_part", add_partial_sums(count))
             src.assign("parts_at", f"workspace + int64(whole) * {s.part_bytes * s.splits} + {part}")
-            src.assign("sums", src.bind("zeros", zero_sums(count))())
+            src.assign("sums", zeros())
             for number in range(s.splits):
                 src.assign("sums", add(f"parts_at + {number * s.part_bytes}", "sums"))
         return "is_last"

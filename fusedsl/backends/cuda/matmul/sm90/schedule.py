@@ -13,10 +13,9 @@ from .....kernel_ir.kernel import KernelIR, MatmulKernel, TmaBox
 from .....kernel_ir.launch_config import LaunchConfig
 from .....kernel_ir.matmul_axes import extent
 from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
-from ...attention.sm90_schedule import ALIGNMENT, MBARRIER_BYTES, SWIZZLE_ELEMENTS, TMA_RANK, WARPGROUP
+from ...attention.sm90_schedule import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_ELEMENTS, TMA_RANK, WARP_ROWS, WARPGROUP
 from ...schedule_base import Extents, Schedule
 
-ROWS, WARP_ROWS = 64, 16  # of a warpgroup, and of a warp
 SLICE = 64  # elements of a K-slice: one swizzled row
 PANEL = 64  # columns that the epilogue finishes and stores at a time
 MOST_SUMS = 256  # columns of accumulators of a warpgroup, over all products

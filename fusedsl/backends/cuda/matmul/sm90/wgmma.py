@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from ...attention.intrinsics.sm90 import statement, tuple_asm
 from ...compiler.numba_backend import I32, Emitter, emitted, intrinsic, ir, types
+from .schedule import SLICE
 
 i32, i64 = types.int32, types.int64
-SLICE = 64  # elements of a K-slice: a swizzled row of 128 bytes
 STEP = 16  # of them in an instruction
 MAJORS = {"k": 32, "mn": STEP * 128}  # bytes from one step to the next, by the contiguous axis
 
@@ -74,11 +74,6 @@ def tma_load_multicast(rank: int, blocks: int) -> Callable:
     return statement(text, i32, i64, i32, *[i32] * rank)
 
 
-def tma_store_wait_read(left: int) -> Callable:
-    """`wait()`: wait until the shared memory of all but the last `left` groups of stores of a thread may be written."""
-    return statement(f"cp.async.bulk.wait_group.read {left};\nbar.warp.sync 0xffffffff;")
-
-
 def take_panel(first: int, columns: int) -> Callable:
     """`panel(sums)`: the sums of `columns` columns, from column `first` on."""
     result = types.UniTuple(types.float32, columns // 2)
@@ -87,10 +82,3 @@ def take_panel(first: int, columns: int) -> Callable:
         return result, lambda e, sums: e.pack(result, e.unpack(sums, len(kind))[first // 2 : (first + columns) // 2])
 
     return intrinsic(1)(rule)
-
-
-def zero_sums(count: int) -> Callable:
-    """`zeros()`: so many sums of 0."""
-    result = types.UniTuple(types.float32, count)
-    zero = ir.Constant(ir.FloatType(), 0.0)
-    return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [zero] * count)))
