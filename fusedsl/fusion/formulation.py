@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+STORED = "no attention kernel fits the card and these arrays"  # why scores are; a report names the limit
+
 
 class AttentionMode(Enum):
     """How reductions over products are computed; the value stands in cached plans and their keys.

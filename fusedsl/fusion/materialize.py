@@ -26,7 +26,7 @@ from .demand_analysis import (
     own_coordinates,
     reads,
 )
-from .formulation import ON_CUDA, AttentionMode, Formulation, ProductMode
+from .formulation import ON_CUDA, STORED, AttentionMode, Formulation, ProductMode
 from .graph_products import factors_of, free_rank, is_large, is_product, matmul_extents, summed_factors
 from .long_joins import pieces_of_long_joins
 from .stored_products import stored_products
@@ -174,7 +174,7 @@ class _Limited:
         scores = [m for m in self.inside[x] if is_product(m)]
         side, extents = operands.index(x), matmul_extents(n)
         if self.way.products is not ProductMode.FUSED and self._is_stored_apart(n, x):
-            self.stored[x] = INSIDE
+            self.stored[x] = STORED if self.way.attention is AttentionMode.MATERIALIZED else INSIDE
             return
         if self.way.attention is AttentionMode.TILE_MAX and not extents.alone[side]:
             self.stored[x] = "no attention kernel is for a single query row"

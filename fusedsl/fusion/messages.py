@@ -7,8 +7,6 @@ from .coordinates import Axis
 from .fusion_group import FusionGroup
 from .scalar_program import ScalarStore
 
-STORED = "no attention kernel fits the card and these arrays"  # a report names the limit
-
 LONG = "the kernel would take long to compile"
 
 

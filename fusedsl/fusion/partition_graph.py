@@ -154,7 +154,7 @@ class _GraphPartitioner:
         stored = add_shared_arrays(graph, stored, self.rate)
         rounded = frozenset(k for k, s in enumerate(stored) if is_rounded(s.node))
         memory = ReadableArrays(len(graph.parameters), tuple(s.node.type for s in stored), rounded)
-        decisions = tuple(Decision(False, (s.name,), f"it is stored: {s.reason}") for s in stored)
+        decisions = tuple(Decision(False, (s.name,), f"it is stored, because {s.reason}") for s in stored)
         parts, kernels = [Partition((), (), decisions)], 0
         for segment in segments(graph, stored):
             parts.append(self.segment(segment, memory, kernels))

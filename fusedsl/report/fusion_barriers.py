@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..backends.cuda.attention.mma_schedule import LEAST_ROWS, WIDEST
 from ..backends.cuda.attention.schedule import schedule_attention
-from ..fusion.messages import STORED
+from ..fusion.formulation import STORED
 from ..hardware import Hardware
 from ..kernel_ir.attention_operands import ABSENT, operands_of
 from ..kernel_ir.kernel import AttentionKernel

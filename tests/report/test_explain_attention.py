@@ -74,6 +74,7 @@ def test_formulas_of_attention():
     "text, shapes, dtype, reason",
     [
         ("softmax(q @ k.mT) @ v", [64, 64, 512], "bfloat16", "v is 512 wide, and registers hold rows of results of at"),
+        ("softmax(q @ k.mT) @ v", [128] * 3, "float64", "rows of results of at most 64 in float64"),
         ("softmax(q @ k.mT + q @ w.mT) @ v", [64] * 4, "bfloat16", "its scores are sums of 2 products"),
     ],
 )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from ...ir.graph import Node
 from ..alpha_equivalence import share_equivalent
-from ..formulation import AttentionMode
+from ..formulation import STORED, AttentionMode
 from ..fusion_group import Decision
-from ..messages import STORED, describe_fold
+from ..messages import describe_fold
 from ..scalar_program import ScalarProgram
 from .find_attention import AttentionMatches, AttentionPattern, Fits, match_attention
 from .score_products import direct_reductions, reachable_reductions
