@@ -76,3 +76,15 @@ def nothing_called():
     from fusedsl.runtime import specialization_quota
 
     specialization_quota.forget()
+
+
+@pytest.fixture(autouse=True)
+def threads_of_the_environment():
+    """A number of threads that a test or an example chose ends with it."""
+    yield
+    from fusedsl import config
+
+    if config._num_threads is not None:
+        from fusedsl.runtime import pool
+
+        pool.set_num_threads(None)
