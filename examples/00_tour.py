@@ -39,7 +39,7 @@ x = xp.asarray(np.random.default_rng(0).standard_normal((512, 1000), dtype=np.fl
 title("1. A text is evaluated as NumPy would, in one kernel")
 print(fd.evaluate("2*a + 3*b", a=a, b=b))  # arrays by name; b is broadcast
 print(fd.evaluate("2*a + 3*b"))  # with no array given, names are looked up here, as numexpr does
-print(fd.evaluate("a * c", {"a": a, "c": 0.5, "more": x}))  # a mapping may hold more than the text uses
+print(fd.evaluate("a * c", {"a": a, "c": 0.5, "more": x}))  # a mapping may hold more than the expression uses
 
 title("2. A kernel is the same, kept: parsed once, compiled once for these types and ranks, whatever the shapes")
 swiglu = fd.kernel("g * sigmoid(g) * u")

@@ -11,7 +11,7 @@ from .errors import FusedslError
 
 COMMANDS = {
     "demo": "fuse real workloads, check them against float64, time them beside unfused NumPy or CuPy",
-    "explain": "show what a text launches, and why; needs no GPU and no arrays",
+    "explain": "show what a program launches, and why; needs no GPU and no arrays",
     "reference": "say what a function does, or all of them: signatures, formulas, dtypes, examples",
     "doctor": "say what is installed, what works, and how to mend what does not",
     "cache": "show or clear the folder of compiled kernels",

@@ -186,7 +186,7 @@ class Kernel:
         kernel: then the target is this machine, and the kernels run on the arguments (specs are filled with random
         numbers), into memory of their own.
 
-        Raises what a call would raise for the text, shapes and dtypes; ArgumentError for an unknown device or cc.
+        Raises what a call would raise for the program, shapes and dtypes; ArgumentError for an unknown device or cc.
         """
         from .report.explain import explain
 
@@ -297,7 +297,7 @@ class Kernel:
         has AVX2 and FMA, or AArch64) and "cpu-native" (all that this machine's CPU has). Code for the CPU serves the
         shapes and layouts of these dtypes and ranks, code for GPUs the shapes that need no other binary.
 
-        Raises what a call would raise for the text, shapes and dtypes; CompileError if a compiler is missing;
+        Raises what a call would raise for the program, shapes and dtypes; CompileError if a compiler is missing;
         ArgumentError for an unknown target; Unsupported for the CPU outside of Linux; OSError if the file cannot be
         written.
         """
@@ -311,7 +311,7 @@ class Kernel:
 
         def grad(self, wrt: Sequence[str] = ()) -> Kernel:
             """Not there yet: Unsupported."""
-            raise later("Kernel.grad", "write the backward pass as a text of its own")
+            raise later("Kernel.grad", "write the backward pass as a program of its own")
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name != "grad"]
@@ -335,7 +335,7 @@ def kernel(
     constants: Mapping[str, Any] | None = None,
     **changes: Unpack[OptionChanges],
 ) -> Kernel:
-    """A reusable kernel from a text; keywords are options.
+    """A reusable kernel from a program in the language; keywords are options.
 
     `params` fixes the order of the arrays; `constants` puts literals in for names: numbers, None, strings, tuples.
 
@@ -346,11 +346,11 @@ def kernel(
     >>> silu_mul(np.float32([0, 1]), np.float32([1, 2]))
     array([0.       , 1.4621172], dtype=float32)
 
-    Raises ParseError, LimitError for the text, ArgumentError for params, constants and options.
+    Raises ParseError, LimitError for the program, ArgumentError for params, constants and options.
     """
     return Kernel(text, params, constants, current().changed(changes))
 
 
 def later(what: str, instead: str) -> Unsupported:
     """The error for a known name without an implementation."""
-    return Unsupported(f"{what} is not there yet", "unsupported", help=instead)
+    return Unsupported(f"{what} is not supported", "unsupported", help=instead)

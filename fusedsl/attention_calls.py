@@ -1,4 +1,4 @@
-"""fd.attention: arrays and the texts of score and mask, called as one kernel."""
+"""fd.attention: arrays and the expressions of score and mask, called as one kernel."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def attention(
     """softmax(score) @ v for each head, in one kernel that stores no score, if the device has one.
 
     `q` is (batch, heads, n, d); `k` and `v` are (batch or 1, kv_heads, m, ·), of one dtype with q. Head h of q reads
-    head h // (heads // kv_heads). `score` and `mask` are texts that see `score` (q · k · scale), the integers `b h i j`
-    (i and j from 0 in their own sequence), q k v inside `size`, and arrays that are given by name (in `arrays`, where
-    a name is an option's or another keyword's). They are elementwise, with gathers: `bias[h, i, j]`; what is read
-    without an index is aligned with [i, j] or [j], and refused if its axes fit other places too. `mask` keeps what
-    is True; a row that is masked whole is 0, and its log-sum-exp -inf. `scale` is d**-0.5 unless given.
+    head h // (heads // kv_heads). `score` and `mask` are expressions in quotes that see `score` (q · k · scale), the
+    integers `b h i j` (i and j from 0 in their own sequence), q k v inside `size`, and arrays that are given by name
+    (in `arrays`, if a name is that of an option or keyword). They are elementwise and may gather: `bias[h, i, j]`;
+    what is read without an index is aligned with [i, j] or [j], and refused if its axes fit other places too. `mask`
+    keeps what is True; a row that is masked whole is 0, and its log-sum-exp -inf. `scale` is d**-0.5 unless given.
 
     `lengths` (batch,) end the keys of each sequence, and score and mask may read them, as lengths[b]. `offsets` (of q,
     of k; sequences + 1 each) cut (tokens, heads, d) into sequences: they ascend from 0, and tokens of no sequence give
     0. `pages` (batch, n) are numbers of pages, with k and v (pages, page, kv_heads, d); pages that are not there give
-    NaN. `verify=True` raises where indices, of pages or of arrays in texts, are out of range.
+    NaN. `verify=True` raises where indices, of pages or of arrays in expressions, are out of range.
 
     Returns the result, of q's dtype, or with `return_lse` also the natural logarithm of the sum of exp(score), float32
     (float64 for float64), (batch, heads, n). `out` is written as in any call; other keywords are options.
@@ -83,7 +83,7 @@ def attention(
     return kernel_of(text, changes, shadowed)(out=out, **values, **dict(zip(keywords, given.values())))
 
 
-OFFSETS = ("offsets_of_q", "offsets_of_k")  # their names in the text
+OFFSETS = ("offsets_of_q", "offsets_of_k")  # their names in the program
 
 
 def _surplus(surplus: tuple) -> ArgumentError:
@@ -100,7 +100,7 @@ def _merged_arrays(arrays: Mapping[str, Any], named: Mapping[str, Any]) -> dict[
     """The arrays of score and mask by name; ArgumentError for two of one name, or a name that is none."""
     for name in arrays:
         if not isinstance(name, str):
-            help = 'arrays={"bias": bias}, for a text that reads bias'
+            help = 'arrays={"bias": bias}, for an expression that reads bias'
             raise ArgumentError(f"arrays names an array {name!r}, which is no string", "argument.mapping", help=help)
         if name in named:
             help = f"keep one of them: arrays has {name}, and so have the keywords"
@@ -124,11 +124,11 @@ def _no_text(name: str, given: Any) -> ArgumentError:
 
     if callable(given):
         sees = "score, b, h, i and j" if name == "score" else "b, h, i and j"
-        help = f"quote what it returns, as a text of {sees}, e.g. {name}={EXAMPLES[name]}"
+        help = f"quote what it returns, as an expression of {sees}, e.g. {name}={EXAMPLES[name]}"
     else:
         shape = getattr(given, "shape", None)
         help = quoted_text_help(name, None if shape is None else tuple(shape))
-    return ArgumentError(f"{name} is a text, not a {type(given).__name__}", "argument.text", help=help)
+    return ArgumentError(f"{name} is an expression in quotes, not a {type(given).__name__}", "argument.text", help=help)
 
 
 @shared
@@ -136,7 +136,7 @@ def _no_text(name: str, given: Any) -> ArgumentError:
 def _text(
     score: str | None, mask: str | None, values: tuple[str, ...], arrays: tuple[str, ...], lse: bool
 ) -> tuple[str, tuple[str, ...]]:
-    """The call of attention as a text, and its keywords of the arrays.
+    """The call of attention as a program, and its keywords of the arrays.
 
     ArgumentError if an array's name means something else in score and mask, or neither reads it.
     """
@@ -168,7 +168,7 @@ def _constant_text(score: str | None, mask: str | None, values: tuple, arrays: t
 
 
 def _quoted(text: str, arrays: Sequence[str]) -> tuple[str, set[str]]:
-    """(the text as a string of a text, the names that it reads); lines become one. `arrays` shadow constants."""
+    """(the expression as a string of the program, its names); lines become one. `arrays` shadow constants."""
     from .lang.attention_keywords import names_read
     from .lang.parse import parse
     from .lang.syntax import show

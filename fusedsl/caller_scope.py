@@ -127,11 +127,11 @@ def _missing_help(kernel: Kernel, missing: Sequence[str]) -> str | None:
 def unused_argument(
     kernel: Kernel, name: str, hint: str | None, others: Sequence[str], otherwise: str
 ) -> ArgumentError:
-    """The error for an argument that the text does not read; `others` are keywords that may be meant."""
+    """The error for an argument that the program does not read; `others` are keywords that may be meant."""
     near = suggest(name, (*kernel.params, *others))
     with contextlib.suppress(CompileError):
         from .lang.attention_call import read_in_quotes_help
 
         hint = hint or read_in_quotes_help(kernel._source.program, name)
     hint = hint or (f"did you mean {near}?" if near else otherwise)
-    return ArgumentError(f"the text does not read {name!r}", "argument.unused", help=hint)
+    return ArgumentError(f"unexpected argument {name!r}: the expression does not use it", "argument.unused", help=hint)

@@ -18,7 +18,7 @@ from .errors import ArgumentError, suggest
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a text and its graph; exceeding one is a LimitError."""
+    """Limits of a program and its graph; exceeding one is a LimitError."""
 
     text: int = 65536  # bytes of UTF-8
     nesting: int = 256
@@ -159,7 +159,7 @@ OPTION_NAMES = tuple(f.name for f in fields(Options))
 def _invalid_option(name: str, value: object, form: str) -> ArgumentError:
     """The error for an invalid option value; an array is more likely an argument of the same name."""
     if hasattr(value, "shape") or isinstance(value, (list, tuple)):
-        help = f'{name} is {form}; pass an array of this name in a mapping: evaluate(text, {{"{name}": {name}}})'
+        help = f'{name} is {form}; pass an array of this name in a mapping: evaluate(expression, {{"{name}": {name}}})'
         return ArgumentError(f"option {name} is a {type(value).__name__}", "argument.option", help=help)
     return ArgumentError(f"option {name} is {value!r}", "argument.option", help=f"{name} is {form}")
 
@@ -229,7 +229,7 @@ def cache_dir() -> Path:
 
 
 def cache_size() -> int:
-    """FUSEDSL_CACHE_SIZE: how many programs of texts are kept in memory, and how many kernels; 512 unless set."""
+    """FUSEDSL_CACHE_SIZE: how many programs are kept in memory, and how many kernels; 512 unless set."""
     return _environment_number("FUSEDSL_CACHE_SIZE", 512, 1, 999_999)
 
 

@@ -1,4 +1,4 @@
-"""The error classes: every fault of a text, a call or a compilation, with a caret under the text at fault."""
+"""The error classes: every fault of a program, a call or a compilation, with a caret under the expression at fault."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FusedslError(Exception):
     `code` is a stable dotted name (`shape.broadcast`). `span` are the offsets (start, end) in `text` of the expression
     at fault, underlined `~`; `caret` is the offset of the exact position, marked `^`, and `column` its 1-based column.
     `note` follows the underline, `help` is a line of its own. `inside` are the positions in called functions where the
-    fault arose, outermost first; `others` are further faults of the same text.
+    fault arose, outermost first; `others` are further faults of the same program.
 
     A fault of a call itself has no span, and `column` is then None.
     """
@@ -83,7 +83,7 @@ class FusedslError(Exception):
 
 
 class ParseError(FusedslError, ValueError):
-    """The text is not a program of the language."""
+    """The program does not follow the grammar of the language."""
 
     default_code = "parse"
 
@@ -95,7 +95,7 @@ class UnknownNameError(FusedslError, NameError):
 
 
 class ArgumentError(FusedslError, TypeError):
-    """A missing, surplus or malformed argument, of a function in a text or of a call from Python."""
+    """A missing, surplus or malformed argument, of a function in a program or of a call from Python."""
 
     default_code = "argument"
 
@@ -119,7 +119,7 @@ class TraceError(FusedslError, TypeError):
 
 
 class LimitError(FusedslError, ValueError):
-    """A text, literal, nesting, graph or result larger than its limit (see the `limits` option)."""
+    """A program, literal, nesting, graph or result larger than its limit (see the `limits` option)."""
 
     default_code = "limit"
 
@@ -149,7 +149,7 @@ class CompileError(FusedslError, RuntimeError):
 
 
 class Unsupported(FusedslError, NotImplementedError):
-    """Known, named, and not there yet."""
+    """Known by name, but not supported."""
 
     default_code = "unsupported"
 

@@ -1,4 +1,4 @@
-"""`evaluate`: the value of a text for arrays by name, with a cache of the texts' kernels."""
+"""`evaluate`: the value of an expression for arrays by name, with a cache of their kernels."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .runtime.cache import disk as files
 @shared
 @lru_cache(maxsize=cache_size())
 def cached_kernel(text: str, chosen: Options, shadowed: tuple[str, ...] = ()) -> Kernel:
-    """The kernel of a text, made once; `shadowed` are names of constants that are parameters of it."""
+    """The kernel of a program, made once; `shadowed` are names of constants that are parameters of it."""
     params = TextSource(text, chosen, None, None, shadowed).names if shadowed else None
     return Kernel(text, params, None, chosen)
 
 
 def kernel_of(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[str, ...] = ()) -> Kernel:
-    """The kernel of a text under the options in force with these changes."""
+    """The kernel of a program under the options in force with these changes."""
     if dynamo.compiles():
         return getattr(_compiled, _named(text, changes, shadowed))
     chosen = current().changed(dict(changes))
@@ -34,7 +34,7 @@ def kernel_of(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[s
 
 
 class _Compiled:
-    """Kernels of texts under torch.compile, as attributes: torch can read them, and guard on them."""
+    """Kernels of programs under torch.compile, as attributes: torch can read them, and guard on them."""
 
 
 _compiled = _Compiled()
@@ -42,7 +42,7 @@ _compiled = _Compiled()
 
 @dynamo.constant
 def _named(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[str, ...]) -> str:
-    """The attribute of `_compiled` that holds the kernel of a text."""
+    """The attribute of `_compiled` that holds the kernel of a program."""
     kernel = cached_kernel(text, current().changed(dict(changes)), shadowed)
     name = f"kernel_{id(kernel)}"
     setattr(_compiled, name, kernel)
@@ -50,10 +50,10 @@ def _named(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[str,
 
 
 def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any = None, **named: Any) -> Any:
-    """The value of a text for arrays given by name or in a mapping; compiled once and remembered.
+    """The value of an expression for arrays given by name or in a mapping; compiled once and remembered.
 
     With no array given at all, names are looked up in the caller's locals, then globals (arrays, numbers, lists, and
-    pandas, polars and xarray objects). A mapping may hold more than the text uses, and may be a DataFrame, whose
+    pandas, polars and xarray objects). A mapping may hold more than the expression uses, and may be a DataFrame, whose
     columns are then the arrays; an unused keyword is an ArgumentError; a missing name UnknownNameError.
 
     >>> import numpy as np
@@ -76,7 +76,7 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
                 kernel = kernel_of(text, changes, shadowed)
             for name in given:
                 if name not in kernel.params:
-                    read = f"the text reads {', '.join(kernel.params) or 'no names'}"
+                    read = f"the expression reads {', '.join(kernel.params) or 'no names'}"
                     raise unused_argument(kernel, name, None, OPTION_NAMES, read)
             values, others = {n: mapping[n] for n in kernel.params if n not in given and n in mapping}, {}
             values.update(given)

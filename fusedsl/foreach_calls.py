@@ -68,7 +68,7 @@ forget_hooks.append(_call_caches.clear)
 def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
     """The results of a kernel for the first elements of all lists, for the second, and so on, in one launch.
 
-    `kernel` is a Kernel, a text (then keywords may be options, as in `evaluate`) or a function under `fuse`. Each
+    `kernel` is a Kernel, an expression (its keywords may be options, as in `evaluate`) or a function under `fuse`. Each
     argument is a list (or tuple) of arrays or numbers, all of one length, or one array or number for all calls.
     The shapes of different calls need not have anything in common. The result is a list, or a tuple of lists if the
     kernel has several results; `out=` is such a list (or tuple of lists), with None for arrays to be allocated.
@@ -107,13 +107,13 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
             raise ArgumentError(
                 "a fused function writes where it says so itself",
                 "argument.out",
-                help="write x[...] = y inside the function, or use a kernel made from a text",
+                help="write x[...] = y inside the function, or use a kernel made from an expression",
             )
         return _over_function(kernel, args, named)
     raise ArgumentError(
         f"foreach runs a kernel, not a {type(kernel).__name__}",
         "argument.kernel",
-        help="pass a text, fusedsl.kernel(text), or a function under @fusedsl.fuse",
+        help="pass an expression, fusedsl.kernel(expression), or a function under @fusedsl.fuse",
     )
 
 

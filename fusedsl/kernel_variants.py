@@ -29,7 +29,7 @@ class Variants:
     # -- constants
 
     def shadowing(self, kernel: Kernel, names: tuple[str, ...]) -> Kernel:
-        """The kernel with these constants or dtypes of the text as parameters, for values of the caller."""
+        """The kernel with these constants or dtypes of the program as parameters, for values of the caller."""
         if names not in self._shadowing:
             text, params, constants = kernel._definition
             ordered = TextSource(text, kernel.options, None, constants, names).names if params is None else ()

@@ -19,7 +19,7 @@ def load(path: Any) -> Kernel | LoadedFunction:
 
     The file holds machine code, which the system loads: take it only from whom you would take a program. A call for
     which it has no kernel is an error that says which it has (DTypeError, ShapeError, DeviceError, of a function
-    ArgumentError too); for a text, where Numba is installed, one is compiled instead, with a line in the log
+    ArgumentError too); for a program, where Numba is installed, one is compiled instead, with a line in the log
     (`logging.getLogger("fusedsl")`).
 
     Raises ArgumentError if the file is damaged or of another version of fusedsl, DeviceError if all of it is for other

@@ -38,7 +38,7 @@ class TracedSource:
         return graph, dict(self.traced.guards)
 
     def cache_parts(self) -> dict | None:
-        """The graph of the trace, and the text in generated files: plans depend on these alone.
+        """The graph of the trace, and the program in generated files: plans depend on these alone.
 
         The trace itself is not cached: it depends on more than the function's text.
         """

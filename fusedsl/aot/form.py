@@ -40,7 +40,7 @@ def result_of_form(form: Any) -> Any:
             return ArgumentRef(content)
         case "value":
             return content
-    raise ValueError(f"nobody knows the form {kind!r}")
+    raise ValueError(f"unknown form {kind!r}")
 
 
 def _encode(value: Any, leaf: Callable[[Any], Any], what: str) -> Any:

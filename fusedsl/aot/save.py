@@ -37,7 +37,7 @@ class TargetContents(NamedTuple):
 def save(path: Any, called: Mapping[str, Any], program: Program, values: Sequence[Any], cc: Any) -> None:
     """Write the kernels of calls with these arguments (or specs) for each target: capabilities, "cpu", "cpu-native".
 
-    `called` is the JSON of what is called: a text, or a function with the structure of its arguments and results.
+    `called` is the JSON of what is called: a program, or a function with the structure of its arguments and results.
     """
     file = named_file(path)
     if not file.parent.is_dir():

@@ -1,4 +1,4 @@
-"""A saved file, read: the text or function, plans by signature, machine code by key. Nothing is executed."""
+"""A saved file, read: the program or function, plans by signature, machine code by key. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def parsed(data: bytes, name: str) -> SavedFile:
 def _saved(manifest: Mapping[str, Any], code: Mapping[str, bytes], name: str, data: bytes) -> SavedFile:
     called, plans = manifest["called"], tuple(map(_plan, manifest["plans"]))
     if not plans or not isinstance(called["text"], str):
-        raise ValueError("nothing is called")
+        raise ValueError("the file names nothing to call")
     if any([p.name for p in each.plan.parameters] != manifest["names"] for each in plans):
         raise ValueError("the plans have other parameters")
     return SavedFile(

@@ -1,4 +1,4 @@
-"""The source of a saved program: a text or a function, with the graphs of its plans."""
+"""The source of a saved kernel: a program or a function, with the graphs of its plans."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .saved import SavedFile
 
 
 class SavedText(TextSource):
-    """A saved text. It is parsed only for arguments other than the saved ones."""
+    """A saved program. It is parsed only for arguments other than the saved ones."""
 
     def __init__(self, saved: SavedFile):
         called = saved.called

@@ -1,4 +1,4 @@
-"""`explain`: the kernels of a text with bytes, registers and reasons; needs no GPU and no arrays."""
+"""`explain`: the kernels of a program with bytes, registers and reasons; needs no GPU and no arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads of `demo` and `bench`: each as a text, and as the NumPy function that it replaces."""
+"""Workloads of `demo` and `bench`: each as a program, and as the NumPy function that it replaces."""
 
 from __future__ import annotations
 

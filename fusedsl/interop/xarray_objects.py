@@ -24,7 +24,7 @@ def columns(x: Any) -> None:
 def read(x: Any, name: str) -> Labelled:
     """The array of a DataArray, with its dimensions."""
     if isinstance(x, sys.modules["xarray"].Dataset):
-        help = f"pass one of its variables, {name}['...'], or the dataset as the mapping: evaluate(text, {name})"
+        help = f"pass one of its variables, {name}['...'], or the dataset as the mapping: evaluate(expression, {name})"
         raise ArgumentError(f"{name} is a Dataset", "argument.type", help=help)
     if hasattr(x.data, "__dask_graph__"):
         help = f"pass {name}.compute(), or use xarray.apply_ufunc(kernel, {name}, dask='parallelized')"

@@ -1,4 +1,4 @@
-"""Checks of attention's extents, and their messages: for operands, and for arrays that score and mask texts read."""
+"""Checks of attention's extents, with messages: for operands, and for arrays that score and mask expressions read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 
 from .graph import Check
 
-PLACES = "bhij"  # names of a pair's indices in score and mask texts, in axis order
+PLACES = "bhij"  # names of a pair's indices in score and mask expressions, in axis order
 
 # What to do where operands of attention do not agree, by what they are to agree in.
 AGREEMENT = {

@@ -57,7 +57,7 @@ class GraphBuilder:
         self.find_site: Callable[[int, int | None], Site] | None = (
             None  # source site of an operand, or of an item of it
         )
-        self.names: tuple[str, ...] = ()  # names of the current operation's operands in the text
+        self.names: tuple[str, ...] = ()  # names of the current operation's operands in the program
         self.shown: Callable[[Type], Type] = lambda t: t  # a type as messages show it
         self._coerced: dict[tuple[Node, DType], Node] = {}
 
@@ -359,7 +359,7 @@ class GraphBuilder:
 
     @contextmanager
     def at(self, site: Site):
-        """Nodes built inside have this site in the text."""
+        """Nodes built inside have this site in the program."""
         before, self.site = self.site, site
         try:
             yield
@@ -371,7 +371,7 @@ _LITERAL = -1  # `operand` of an error in a literal below the operands
 
 
 def _whole(n: Node) -> bool:
-    """Whether a value is computed from integers of the text or of Python only."""
+    """Whether a value is computed from integers of the program or of Python only."""
     return n.type.weak and n.type.dtype.kind == "i"
 
 

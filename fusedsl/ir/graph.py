@@ -158,7 +158,7 @@ def rebuild(roots: Iterable[Node], change: Callable[[Node, tuple[Node, ...]], No
 
 @dataclass(frozen=True)
 class Site:
-    """Source location of a node, as offsets in the text, for errors that only a call can find.
+    """Source location of a node, as offsets in the program, for errors that only a call can find.
 
     `inside` are the locations in the called functions, outermost first.
     """

@@ -32,7 +32,7 @@ class Op:
     meaning: Callable
     cost: int = 1
     symbol: str | None = None  # infix or prefix notation, for messages and comments
-    internal: bool = False  # created by rewrite rules only; no text calls it
+    internal: bool = False  # created by rewrite rules only; no program calls it
     formula: str = ""  # definition, if there is no symbol
 
     @property

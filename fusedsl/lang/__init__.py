@@ -1,1 +1,1 @@
-"""Layer 2: text to syntax tree to graph, with every fault placed under the text."""
+"""Layer 2: text to syntax tree to graph, with a caret under every fault."""

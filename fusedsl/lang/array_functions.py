@@ -1,6 +1,6 @@
 """Built-in functions for shapes, casts and rounding, built from several operations.
 
-The signature of each function is its signature in a text; `@function` gives the kinds that KIND_OF does not have.
+The signature of each function is its signature in a program; `@function` gives the kinds that KIND_OF does not have.
 """
 
 from __future__ import annotations

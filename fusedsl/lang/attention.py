@@ -1,8 +1,8 @@
-"""attention(q, k, v, …) as a graph, with the texts of score (score_mod) and mask (mask_mod) inlined.
+"""attention(q, k, v, …) as a graph, with the expressions of score (score_mod) and mask (mask_mod) inlined.
 
-    s = q @ k.mT * scale;  s = score text;  e = exp(where(mask, s, -inf) - max);  sum(e * v) / sum(e)
+    s = q @ k.mT * scale;  s = score expression;  e = exp(where(mask, s, -inf) - max);  sum(e * v) / sum(e)
 
-A text could express the same. Query heads that share k and v (GQA) have a separate axis, so that k and v broadcast.
+A program could compute the same. Query heads that share k and v (GQA) have a separate axis, so that k and v broadcast.
 Masked elements have weight 0, even if v is not finite there.
 """
 
@@ -55,15 +55,15 @@ def _softmax_pv(b: GraphBuilder, score: Node, keep: Node | None, v: Node) -> tup
     return out, b.elementwise("add", largest, b.elementwise("log", total))
 
 
-# -- texts
+# -- expressions
 
-MOST_SHOWN = 40  # characters of a text that a help line repeats
+MOST_SHOWN = 40  # characters of an expression that a help line repeats
 
 
 def _apply_score_and_mask(
     ev: EvaluatorBase, r: Request, score: Node, layout: AttentionLayout
 ) -> tuple[Node, Node | None]:
-    """(scores after the score text, mask or None)."""
+    """(scores after the score expression, mask or None)."""
     b, keep = ev.builder, list(layout.keep)
     for program in (r.score, r.mask):
         if program is not None and not layout.ragged:

@@ -1,4 +1,4 @@
-"""Calls of attention in a text: binding of operands, quoted score and mask texts, and the arrays they read."""
+"""Calls of attention in a program: binding of operands, quoted score and mask expressions, and the arrays they read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AttentionArguments:
 
 
 def call(ev: EvaluatorBase, node: CallExpr, env: Environment) -> Generator[tuple[Any, Environment], Any, Any]:
-    """Evaluate `attention(q, k, v, score=..., bias=bias, …)`: other keywords than its own name arrays of its texts."""
+    """Evaluate `attention(q, k, v, score=..., bias=bias, …)`: other keywords name arrays of its expressions."""
     from .attention import attention  # imported here: it imports the evaluator
 
     given = yield from _bind(ev, node, env)
@@ -80,14 +80,14 @@ def _bind(
 
 
 def _program(given: AttentionArguments, name: str) -> ParsedText | None:
-    """The parsed text of score or mask; None if not given."""
+    """The parsed expression of score or mask; None if not given."""
     text = given.values.get(name)
     if text is None:
         return None
     if not isinstance(text, str):
         named = isinstance(text, Node) and isinstance(given.arguments[name].value, Name)
         help = quoted_text_help(name, text.type.shape if named else None)  # type: ignore[union-attr]
-        message = f"{name} is a text, not {show_value(text)}"
+        message = f"{name} is an expression in quotes, not {show_value(text)}"
         raise given.fault(name, ArgumentError(message, "argument.attention", help=help))
     program = parse(text, asdict(given.ev.limits), [n for n in NAMED_NUMBERS if n in given.arguments])
     check_chains(program)
@@ -95,7 +95,7 @@ def _program(given: AttentionArguments, name: str) -> ParsedText | None:
 
 
 def _arrays(given: AttentionArguments, texts: Mapping[str, ParsedText | None]) -> dict[str, Node]:
-    """The arrays of the texts by name; UnknownNameError for a keyword that neither text reads."""
+    """The arrays of the expressions by name; UnknownNameError for a keyword that neither expression reads."""
     read = {name for program in texts.values() if program is not None for name in names_read(program)}
     arrays: dict[str, Node] = {}
     for keyword, argument in given.arguments.items():
@@ -145,11 +145,11 @@ def _flag(given: AttentionArguments, name: str) -> bool:
     return value
 
 
-# -- help for unquoted texts
+# -- help for unquoted expressions
 
 
 def unquoted(call: CallExpr, text: str) -> Iterator[tuple[Span, str]]:
-    """(span, help) of a score or mask that a call gives as an expression instead of a quoted text."""
+    """(span, help) of a score or mask that a call gives without its quotes."""
     for argument in call.arguments if call.function == "attention" else ():
         if argument.keyword in TEXTS and not isinstance(argument.value, (Literal, Name)):
             start, end = argument.value.span
@@ -165,7 +165,7 @@ def unquoted_help(program: ParsedText, names: Collection[str]) -> str | None:
 
 
 def read_in_quotes_help(program: ParsedText, name: str) -> str | None:
-    """The help for an array passed to a text if only a quoted score or mask reads its name."""
+    """The help for an array passed to a program if only a quoted score or mask reads its name."""
     for part in program.parts:
         for argument in part.arguments if isinstance(part, CallExpr) and part.function == "attention" else ():
             if argument.keyword in TEXTS and isinstance(argument.value, Literal) and _reads(argument.value, name):
@@ -174,7 +174,7 @@ def read_in_quotes_help(program: ParsedText, name: str) -> str | None:
 
 
 def _reads(text: Literal, name: str) -> bool:
-    """True if a quoted text reads the name; False if it does not parse."""
+    """True if a quoted expression reads the name; False if it does not parse."""
     try:
         return isinstance(text.value, str) and name in [free for free, _ in free_names(parse(text.value))]
     except FusedslError:

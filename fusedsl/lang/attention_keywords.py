@@ -1,4 +1,4 @@
-"""Names of attention: its keywords, the names visible in score and mask texts, and help for unknown names."""
+"""Names of attention: its keywords, the names visible in score and mask expressions, and help for unknown names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def name_of(keyword: str, read: Collection[str]) -> str:
 
 
 def names_read(program: ParsedText) -> set[str]:
-    """The values that a text reads, and the unknown functions it calls, which are probably arrays."""
+    """The values that an expression reads, and the unknown functions it calls, which are probably arrays."""
     own = [definition.name for definition in program.functions]
     called = {part.function for part in program.parts if isinstance(part, CallExpr)}
     return {name for name, _ in free_names(program)} | {n for n in called if n not in own and not is_function(n)}
@@ -38,8 +38,9 @@ def names_read(program: ParsedText) -> set[str]:
 def unread_keyword(
     keyword: str, read: Iterable[str], given: Collection[str], others: Iterable[str] = ()
 ) -> tuple[str, str]:
-    """(message, help) for a keyword that attention does not have and neither text reads; `given` are the keywords of
-    the call, `others` further valid keywords."""
+    """(message, help) for a keyword that attention does not have and neither expression reads.
+
+    `given` are the keywords of the call, `others` further valid keywords."""
     read = sorted(read)
     missing = [name for name in read if name not in VISIBLE_NAMES and name not in given]
     near = suggest(keyword, [*KEYWORDS, *missing, *others])
@@ -55,7 +56,7 @@ EXAMPLES = {"score": "'score + slope[h] * (j - i)'", "mask": "'j <= i'"}
 
 
 def quoted_text_help(name: str, shape: Sequence[int] | None) -> str:
-    """The help for a score or mask that is an array of this shape, or something else, instead of a text.
+    """The help for a score or mask that is an array of this shape, or something else, instead of an expression.
 
     >>> quoted_text_help("mask", (3, 4)), quoted_text_help("mask", None)
     ("write mask='m[i, j]', m=...", "quote it, e.g. mask='j <= i'")
@@ -69,11 +70,11 @@ def quoted_text_help(name: str, shape: Sequence[int] | None) -> str:
 
 
 def missing_name_help(name: str) -> str | None:
-    """The help for a name that a text reads and the call does not give; None if there is none."""
+    """The help for a name that an expression reads and the call does not give; None if there is none."""
     if name in PAIR_INDICES:
         return f"write {PAIR_INDICES[name]}"
     if name == "lengths":
         return "pass lengths=..., which score and mask may read"
     if name in KEYWORDS:
-        return f"what {name}= is given is no array of the texts: pass it once more, by another name"
+        return f"what {name}= is given is no array of the expressions: pass it once more, by another name"
     return None

@@ -56,7 +56,7 @@ def lay_out(b: GraphBuilder, r: Request) -> AttentionLayout:
 def _check_operands(b: GraphBuilder, r: Request) -> None:
     if r.offsets is not None and r.pages is not None:
         help = "give one of them: sequences of pages are a batch, with lengths="
-        raise Unsupported("offsets= together with pages= is not there yet", "unsupported.attention", help=help)
+        raise Unsupported("offsets= together with pages= is not supported", "unsupported.attention", help=help)
     for number, x in enumerate((r.q, r.k, r.v)):
         try:
             _check_floats(b, r, "qkv"[number], x)

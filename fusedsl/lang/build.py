@@ -1,4 +1,4 @@
-"""Syntax tree to typed graph: parameters of a text, errors for undefined names, and the graph for argument types."""
+"""Syntax tree to typed graph: parameters of a program, errors for undefined names, and the graph for argument types."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .syntax import (
 
 
 def parameter_names(program: ParsedText, shadowed: Collection[str] = ()) -> tuple[str, ...]:
-    """The parameters of a text in order of first appearance; a dtype name used as an argument is none, unless
+    """The parameters of a program in order of first appearance; a dtype name used as an argument is none, unless
     `shadowed`."""
     names = [name for name, _ in free_names(program)]
     if not any(name in DTYPES for name in names):
@@ -59,7 +59,7 @@ def undefined(
         if name in missing and len(faults) < MOST_FAULTS:
             within = next((help for (start, end), help in unquoted if start <= span[0] < end), None)
             hint = (hints or {}).get(name) or within or value_hint(name, given, defined) or f"pass {name}=..."
-            faults.append(UnknownNameError(f"nothing is called {name}", "name.value", span=span, help=hint))
+            faults.append(UnknownNameError(f"name {name!r} is not defined", "name.value", span=span, help=hint))
     above: set[str] = set()
     for statement in (*program.statements, *program.results):
         for part in postorder(_root(statement)):
@@ -105,10 +105,10 @@ def build(
     options: Options,
     constants: Mapping[str, Any] | None = None,
 ) -> tuple[ir.Graph, dict[Dim, bool]]:
-    """The graph of a text for arguments of these types, and the guards of its plan.
+    """The graph of a program for arguments of these types, and the guards of its plan.
 
     `extents` are those of the current call: they decide which computed extents are 1 (the guards), and error messages
-    show them. `constants` are names bound to literals. Raises the first error of the text, with the errors of other
+    show them. `constants` are names bound to literals. Raises the first error of the program, with the errors of other
     statements in `.others`.
     """
     builder = GraphBuilder(parameters, extents, options.rounding)

@@ -1,4 +1,4 @@
-"""Calls and subscripts of a text: which function a name means, how its arguments bind, and how a body is inlined."""
+"""Calls and subscripts of a program: which function a name means, how its arguments bind, and how a body is inlined."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _check_kinds(
 
 
 def check_groups(b: GraphBuilder, name: str, values: Iterable[Any]) -> None:
-    """Check that the channels of group_norm divide into groups, which its text cannot express."""
+    """Check that the channels of group_norm divide into groups, which its definition cannot express."""
     if name == "group_norm":
         x, groups, *_ = values
         extent = dim_of(groups)
@@ -281,17 +281,17 @@ def check_known(ev: EvaluatorBase, node: CallExpr, env: Environment) -> None:
 
 
 def exists(name: str) -> bool:
-    """True if a text may call this function without defining it."""
+    """True if a program may call this function without defining it."""
     known = functions.lookup(name) is not None or prelude.definition(name) is not None
     return name == "attention" or (not name.startswith("_") and known)
 
 
 def unknown(name: str, defined: Iterable[str], values: Iterable[str]) -> FusedslError:
-    """The error for an unknown function, in a text with these functions and values."""
+    """The error for an unknown function, in a program with these functions and values."""
     if name in functions.UNSUPPORTED:
         family = functions.UNSUPPORTED[name]
         help = function_hint(name, ())
-        return Unsupported(f"{name} is not there yet ({family})", "unsupported.function", help=help)
+        return Unsupported(f"{name} is not supported ({family})", "unsupported.function", help=help)
     if name.startswith("complex") or name in ("longdouble", "datetime64", "timedelta64"):
         return DTypeError(f"there is no dtype {name}", "dtype.unknown", help=f"the dtypes are {', '.join(DTYPES)}")
     if name in values:
@@ -339,7 +339,7 @@ def position(ev: EvaluatorBase, value: Any, expression: Expr, env: Environment) 
 def not_a_position(value: Any) -> FusedslError:
     """The error for a value that is no index."""
     if isinstance(value, tuple):
-        return Unsupported("indexing with a list is not there yet", "unsupported.gather", help="pass it as an array")
+        return Unsupported("indexing with a list is not supported", "unsupported.gather", help="pass it as an array")
     return ArgumentError(
         f"an index is an integer or a slice, not {show_value(value)}",
         "argument.index",

@@ -1,6 +1,6 @@
 """Built-in array creation: zeros, ones, full, eye, linspace, one_hot. Results are not stored, and weak without a dtype.
 
-The signature of each function is its signature in a text; `@function` gives the kinds that KIND_OF does not have.
+The signature of each function is its signature in a program; `@function` gives the kinds that KIND_OF does not have.
 """
 
 from __future__ import annotations

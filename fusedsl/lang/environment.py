@@ -1,4 +1,4 @@
-"""Environments of evaluation: names in scope, and the mapping of positions in inlined bodies to the user's text."""
+"""Environments of evaluation: names in scope, and the mapping of positions in inlined bodies to the user's program."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ERROR_VALUE: Any = object()  # the value of an expression or name with a recorde
 
 @dataclass(frozen=True, eq=False)
 class UserFunction:
-    """A function of the text: a closure over values and functions in scope at its definition."""
+    """A function of the program: a closure over values and functions in scope at its definition."""
 
     definition: Definition
     values: Mapping[str, Any]
     functions: Mapping[str, Any]
     defaults: Mapping[str, Any]
-    source: str  # the text that holds the definition
+    source: str  # the program that holds the definition
 
 
 @dataclass(eq=False)
@@ -43,9 +43,9 @@ class Environment:
     call: CallExpr | None = None
     arguments: Mapping[str, Expr] = field(default_factory=dict)  # parameter → its argument's expression in `parent`
     free: Mapping[str, Any] = field(default_factory=dict)  # names of the body that are no parameters
-    source: str = ""  # the text that the body's spans refer to
+    source: str = ""  # the program that the body's spans refer to
 
-    # The mapping to the user's text, computed once per environment, so that deep inlining stays linear.
+    # The mapping to the user's program, computed once per environment, so that deep inlining stays linear.
     name: str = field(init=False, default="")
     inline_trail: tuple[str, ...] = field(init=False, default=())
     call_span: tuple[Span | None, int | None] = field(init=False, default=(None, None))
@@ -65,7 +65,7 @@ class Environment:
 
 
 def source_span(env: Environment, node, caret: int) -> tuple[Span | None, int | None]:
-    """(span, caret) of a node in the user's text; for an inlined node, of its argument or the call."""
+    """(span, caret) of a node in the user's program; for an inlined node, of its argument or the call."""
     if env.parent is None:
         return node.span, caret
     if isinstance(node, Name) and node.name in env.argument_spans:
@@ -74,7 +74,7 @@ def source_span(env: Environment, node, caret: int) -> tuple[Span | None, int | 
 
 
 def inline_trail(env: Environment, node) -> tuple[str, ...]:
-    """The chain of inlined expressions from the user's text to a node, outermost first."""
+    """The chain of inlined expressions from the user's program to a node, outermost first."""
     if env.parent is None or not env.source:
         return ()
     shown = " ".join(env.source[node.span[0] : min(node.span[1], node.span[0] + 2 * MOST_SHOWN)].split())
@@ -83,7 +83,7 @@ def inline_trail(env: Environment, node) -> tuple[str, ...]:
 
 
 def operand_name(env: Environment, expression: Any) -> str:
-    """The operand's name in the user's text; empty if the operand is no plain name."""
+    """The operand's name in the user's program; empty if the operand is no plain name."""
     if not isinstance(expression, Name):
         return ""
     if env.parent is None or expression.name in env.free:

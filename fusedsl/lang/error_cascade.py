@@ -1,4 +1,4 @@
-"""Error cascades: removes errors of a text that follow from an earlier error in the values they read."""
+"""Error cascades: removes errors of a program that follow from an earlier error in the values they read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def root_causes(text: str, faults: Sequence[FusedslError], reported: Sequence[Fu
         return list(faults)
     try:
         program = parse(text)
-    except FusedslError:  # the text exceeds the default limits
+    except FusedslError:  # the program exceeds the default limits
         return list(faults[:1])
     causes = []
     for k, fault in enumerate(faults):

@@ -1,4 +1,4 @@
-"""Evaluator of texts: the syntax tree to graph nodes, with located errors."""
+"""Evaluator of programs: the syntax tree to graph nodes, with located errors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class TextEvaluator(EvaluatorBase):
     def program(
         self, program: ParsedText, constants: Mapping[str, Any], values: Mapping[str, ir.Node] | None = None
     ) -> list[ir.Node]:
-        """The results of a text, for the builder's parameters, or for these values."""
+        """The results of a program, for the builder's parameters, or for these values."""
         given = {p.name: self.builder.parameter(k) for k, p in enumerate(self.builder.parameters)}
         env = Environment(given if values is None else dict(values))
         env.values.update((name, self._constant(value)) for name, value in constants.items())
@@ -78,7 +78,7 @@ class TextEvaluator(EvaluatorBase):
         return value if value is None or isinstance(value, str) else self.builder.literal(value)
 
     def texts(self, program: ParsedText, env: Environment) -> list[ir.Node]:
-        """The results of a text in an environment; raises all errors of the text as one."""
+        """The results of a program in an environment; raises all errors of the program as one."""
         self.faults, self.defined = [], tuple(definition.name for definition in program.functions)
         results: list[ir.Node] = []
         with suppress(TooManyErrors):
@@ -192,7 +192,7 @@ class TextEvaluator(EvaluatorBase):
                 LimitError(
                     f"more than {self.limits.operations} operations",
                     "limit.operations",
-                    help="cut the text in two, or raise limits={'operations': ...}",
+                    help="cut the program in two, or raise limits={'operations': ...}",
                 ),
                 env,
                 node,
@@ -217,7 +217,7 @@ class TextEvaluator(EvaluatorBase):
 
     def _unknown_value(self, node: Name, env: Environment) -> FusedslError:
         hint = value_hint(node.name, env.values, env.functions) or "pass it by name, or assign it first"
-        return self.fault(UnknownNameError(f"nothing is called {node.name}", "name.value", help=hint), env, node)
+        return self.fault(UnknownNameError(f"name {node.name!r} is not defined", "name.value", help=hint), env, node)
 
     def _sequence(self, node: Sequence, env: Environment) -> Visit:
         values = []

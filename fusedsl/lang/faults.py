@@ -1,4 +1,4 @@
-"""Error location and recovery: the source span of each error, and several errors of one text as one."""
+"""Error location and recovery: the source span of each error, and several errors of one program as one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ MOST_FAULTS = 16  # errors of one text: each may search all names for a suggesti
 
 
 class TooManyErrors(Exception):
-    """The text has MOST_FAULTS errors: evaluation stops."""
+    """The program has MOST_FAULTS errors: evaluation stops."""
 
 
 def _item(expression: Any, item: int | None) -> Any:
-    """The expression of an item, if the sequence is written out in the text; else the whole expression."""
+    """The expression of an item, if the sequence is written out in the program; else the whole expression."""
     spelled = isinstance(expression, Sequence) and item is not None and item < len(expression.items)
     return expression.items[item] if spelled else expression
 
@@ -51,7 +51,7 @@ class Faults:
         try:
             yield
         except FusedslError as error:
-            if self.text is not None and error.text not in (None, self.text):  # located already, in a nested text
+            if self.text is not None and error.text not in (None, self.text):  # located already, in a nested expression
                 raise
             k = getattr(error, "operand", None)
             if k is not None and (own or k < 0):
@@ -84,7 +84,7 @@ class Faults:
         return source_span(env, expression, expression.span[0])
 
     def fault(self, error: FusedslError, env: Environment, node, caret: int | None = None) -> FusedslError:
-        """The error, located at a node of the text."""
+        """The error, located at a node of the program."""
         error.inside = inline_trail(env, node)
         error.span, error.caret = source_span(env, node, node.span[0] if caret is None else caret)
         return error
@@ -96,7 +96,7 @@ class Faults:
             raise TooManyErrors
 
     def combined_error(self) -> FusedslError:
-        """The first error of the text, with the others in `.others`, deduplicated by location and by cause."""
+        """The first error of the program, with the others in `.others`, deduplicated by location and by cause."""
         assert self.faults
         ordered = sorted(self.faults, key=lambda error: error.caret or 0)
         locations, causes, errors = set(), set(), []
@@ -134,7 +134,7 @@ class EvaluatorBase(Faults):
     def __init__(self, builder: GraphBuilder, text: str | None, limits: Limits):
         super().__init__(builder, text)
         self.limits = limits
-        self.defined: tuple[str, ...] = ()  # the functions of the text, above or below the call
+        self.defined: tuple[str, ...] = ()  # the functions of the program, above or below the call
 
     def evaluate(self, expression: Any, env: Environment) -> Any:
         """The value of an expression."""

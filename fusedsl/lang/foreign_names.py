@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .unavailable import HELP
 
-# Function → an equivalent text.
+# Function → an equivalent expression.
 EQUIVALENTS = {
     # activations
     "swish": "silu(x)",
@@ -182,7 +182,7 @@ EQUIVALENTS = {
     "convolve": "w[0] * x[1:] + w[1] * x[:-1]",
 }
 
-# Function → help, if no single text is equivalent.
+# Function → help, if no single expression is equivalent.
 HELP_TEXTS = {
     **dict.fromkeys(
         ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
@@ -215,15 +215,15 @@ ATTENTION = {
     **dict.fromkeys(("softmax_scale", "sm_scale"), "write scale=..."),
     **dict.fromkeys(("softcap", "logits_soft_cap"), "write score='30 * tanh(score / 30)'"),
     "alibi_slopes": "write score='score + slope[h] * (j - i)', slope=...",
-    "score_mod": "write score='...', a text of score, b, h, i and j",
-    "mask_mod": "write mask='...', a text of b, h, i and j",
+    "score_mod": "write score='...', an expression of score, b, h, i and j",
+    "mask_mod": "write mask='...', an expression of b, h, i and j",
     **dict.fromkeys(
         ("dropout", "dropout_p"),
-        "write it as text: p = softmax(q @ k.mT * scale); where(uniform(seed, p) < keep, p / keep, 0) @ v",
+        "write it as an expression: p = softmax(q @ k.mT * scale); where(uniform(seed, p) < keep, p / keep, 0) @ v",
     ),
     **dict.fromkeys(
         ("sink", "sinks", "s_aux"),
-        "write it as text: s = q @ k.mT * scale; z = sink[:, None, None]; "
+        "write it as an expression: s = q @ k.mT * scale; z = sink[:, None, None]; "
         "m = maximum(max(s, axis=-1, keepdims=True), z); e = exp(s - m); "
         "e / (sum(e, -1, keepdims=True) + exp(z - m)) @ v",
     ),
@@ -237,7 +237,7 @@ ATTENTION = {
     "enable_gqa": "leave it out: where k and v have fewer heads than q, they are shared by themselves",
 }
 
-# Index names of FlexAttention → those of score and mask texts.
+# Index names of FlexAttention → those of score and mask expressions.
 PAIR_INDICES = {"batch": "b", "batch_idx": "b", "head": "h", "head_idx": "h", "q_idx": "i", "k_idx": "j", "kv_idx": "j"}
 
 

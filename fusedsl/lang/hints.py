@@ -21,7 +21,7 @@ METHODS = {
     "long": "int64({x})",
     "to": "astype({x}, {rest:dtype})",
     "type": "astype({x}, {rest:dtype})",
-    "dtype": "the dtype itself: a text does not ask for one",
+    "dtype": "the dtype itself: a program does not ask for one",
     "numel": "size({x})",
     "ndim": "size({x}, axis) for each axis you know",
     "dim": "size({x}, axis) for each axis you know",
@@ -33,8 +33,8 @@ METHODS = {
     "view": "reshape({x}, {shape:shape})",
     "expand": "broadcast_to({x}, {shape:shape})",
     "t": "{x}.T",
-    "grad": "the gradient's own formula: derivatives are not there yet",
-    "backward": "the gradient's own formula: derivatives are not there yet",
+    "grad": "the gradient's own formula: derivatives are not supported",
+    "backward": "the gradient's own formula: derivatives are not supported",
     "H": "{x}.mT",
     "dot": "{x} @ {rest:other}",
     "mm": "{x} @ {rest:other}",
@@ -97,7 +97,7 @@ class TemplateArgument(str):
 
 
 def function_hint(name: str, known: Iterable[str] = ()) -> str | None:
-    """The help for a call of an unknown function, given the functions of the text."""
+    """The help for a call of an unknown function, given the functions of the program."""
     if name in known:
         return f"define {name} above: a function is called below its definition, and not by itself"
     if (known_form := equivalent(name)) is not None:
@@ -107,7 +107,7 @@ def function_hint(name: str, known: Iterable[str] = ()) -> str | None:
     if name.endswith("_") and (is_function(name[:-1]) or equivalent(name[:-1])):
         return equivalent(name[:-1]) or f"write {name[:-1]}: nothing is written in place, but by out="
     if hasattr(builtins, name):
-        return "Python's own functions are not there: a text computes with arrays"
+        return "Python's own functions are not there: a program computes with arrays"
     if (elsewhere := unavailable_help(name)) is not None:
         return elsewhere
     near = suggest(name, {*known, *functions.known_names(), *prelude.names(), "attention"})
@@ -142,7 +142,7 @@ def _call(name: str, operand: str, arguments: list[str]) -> str:
 
 
 def value_hint(name: str, values: Iterable[str], own: Iterable[str] = ()) -> str | None:
-    """The help for an unknown value, given the `values` and the `own` functions of the text."""
+    """The help for an unknown value, given the `values` and the `own` functions of the program."""
     if name in DTYPES:
         return f"{name} is a dtype: cast with {name}(x)"
     if is_function(name) or name in own:

@@ -85,7 +85,7 @@ def tokenize(text: str, limits: Mapping[str, int] | None = None, shadowed: Colle
     most = {**LIMITS, **(limits or {})}
     if len(text) > most["text"]:
         raise LimitError(
-            f"the text has {len(text):,} characters; the limit is {most['text']:,}",
+            f"the program has {len(text):,} characters; the limit is {most['text']:,}",
             "limit.text",
             help="pass data as arrays, or raise limits={'text': ...}",
         )
@@ -180,7 +180,7 @@ def _indentation(text: str, at: int) -> str | None:
 
 
 def _margin(text: str, token: Token, blank: str, margin: str | None, above: str | None) -> str | None:
-    """Check a line that starts with `token`, indented by `blank`; return the common indentation of the text.
+    """Check a line that starts with `token`, indented by `blank`; return the common indentation of the program.
 
     The first line does not count, as in a docstring. A line that looks like a continuation is an error.
     """

@@ -63,9 +63,9 @@ WORDS = {
     "def": "write f(x) = expression",
     "is": "write ==",
     "in": "compare with ==, and combine with | or any(...)",
-    "pass": "a text is expressions and assignments; leave it out",
-    "global": "a text assigns its own names only; leave it out",
-    "nonlocal": "a text assigns its own names only; leave it out",
+    "pass": "a program is expressions and assignments; leave it out",
+    "global": "a program assigns its own names only; leave it out",
+    "nonlocal": "a program assigns its own names only; leave it out",
     "assert": "check in Python, before or after the call",
     "raise": "check in Python, before or after the call",
     "try": "no value raises; test with isnan, isfinite or where",
@@ -76,8 +76,8 @@ WORDS = {
     "yield": "write `return a, b`",
     "break": "write array operations; there are no loops",
     "continue": "write array operations; there are no loops",
-    "async": "call the kernel in Python; a text only computes",
-    "await": "call the kernel in Python; a text only computes",
+    "async": "call the kernel in Python; a program only computes",
+    "await": "call the kernel in Python; a program only computes",
     "for": "write array operations; there are no loops",
     "while": "write array operations; there are no loops",
     "elif": "write `a if c else b if d else e`",
@@ -101,7 +101,7 @@ def foreign_character(text: str, at: int) -> ParseError:
 
 
 def _ascii_name_help(text: str, at: int) -> str | None:
-    """The help for a non-ASCII name: an ASCII name to use in the text and for the argument."""
+    """The help for a non-ASCII name: an ASCII name to use in the program and for the argument."""
     if not text[at].isidentifier():
         return None
     start = at - len(re.search(r"[A-Za-z0-9_]*$", text[max(at - 64, 0) : at]).group())  # type: ignore[union-attr]
@@ -136,8 +136,8 @@ def _replacement(character: str) -> str:
         return f"write {digit}"
     plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     if plain.isprintable() and len(plain) == 1:
-        return f"texts are ASCII; write {plain}"
-    return "texts are ASCII, comments too"
+        return f"programs are ASCII; write {plain}"
+    return "programs are ASCII, comments too"
 
 
 def _string(text: str, at: int) -> ParseError:

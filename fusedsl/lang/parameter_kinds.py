@@ -65,7 +65,7 @@ def _wrong_kind(what: str, wanted: str, value: Any, help: str | None = None) -> 
 
 
 CONSTANT_HELP = (
-    "it shapes the kernel: an integer of the text, an argument, constants={...}, or arithmetic on size(x, axis)"
+    "it shapes the kernel: an integer of the program, an argument, constants={...}, or arithmetic on size(x, axis)"
 )
 
 

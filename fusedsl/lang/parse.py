@@ -1,4 +1,4 @@
-"""Text to syntax tree: the actions of grammar.lark, and the loop that feeds it tokens."""
+"""Program to syntax tree: the actions of grammar.lark, and the loop that feeds it tokens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .syntax import (
 
 
 def parse(text: str, limits: Mapping[str, int] | None = None, shadowed: Collection[str] = ()) -> ParsedText:
-    """The syntax tree of a text, or ParseError, UnknownNameError (a module's name) or LimitError with the place.
+    """The syntax tree of a program, or ParseError, UnknownNameError (a module's name) or LimitError with the place.
 
     `limits` overrides the sizes in `scan.LIMITS`: text, nesting, literal, operations. `shadowed` are constants (pi,
     inf, nan) whose names stand for values of the caller's.
@@ -45,7 +45,7 @@ def parse(text: str, limits: Mapping[str, int] | None = None, shadowed: Collecti
 
 
 def parse_definitions(text: str) -> tuple[Definition, ...]:
-    """The function definitions of a text that has nothing else, such as the prelude."""
+    """The function definitions of a program that has nothing else, such as the prelude."""
     definitions = []
     for statement in _statements(text, None, ()):
         if not isinstance(statement, Definition):
@@ -357,7 +357,7 @@ def _target(part) -> Name:
     if type(part) is Name:
         return part
     if type(part) is Subscript:
-        help = "a text writes nothing; build the result with where(condition, new, old)"
+        help = "a program writes nothing; build the result with where(condition, new, old)"
         raise _fault("cannot assign to part of an array", "assign", part.span, help=help)
     if type(part) is Literal and part.source in CONSTANTS:
         raise _fault(f"{part.source} is a constant", "assign", part.span, help="use another name")

@@ -14,7 +14,7 @@ STARTS = {
     "|": "write abs(x)",
     "if": "there are no if statements; write `a if c else b`, or where(c, a, b)",
     "else": "there are no if statements; write `a if c else b`, or where(c, a, b)",
-    "@": "a text has no decorators; define functions as f(x) = expression",
+    "@": "a program has no decorators; define functions as f(x) = expression",
     "*": "arguments cannot be unpacked; write each one",
     "**": "arguments cannot be unpacked; write each one",
     "return": "write `return a`, or `return a, b`",
@@ -33,7 +33,7 @@ def attribute(base: Expr, name: str, span: Span) -> FusedslError:
         return _member(base, name, "")
     help = method_hint(name, _operand(base), ()) or "only .T and .mT exist; everything else is a function"
     if name == "grad":
-        return Unsupported("gradients are not there yet", "unsupported.grad", span=span, help=help)
+        return Unsupported("gradients are not supported", "unsupported.grad", span=span, help=help)
     return ParseError(f"arrays have no .{name}", "parse.attribute", None, span, help=help)
 
 
@@ -97,7 +97,7 @@ def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> Parse
     token = tokens[-1]
     before = tokens[-2] if len(tokens) > 1 else None
     if before is None and token.type == "$END":
-        return ParseError("the text is empty", "parse.empty", text, token.span, help="write an expression")
+        return ParseError("the program is empty", "parse.empty", text, token.span, help="write an expression")
     if token.type == "$END" and all(t.type not in ("NAME", "LITERAL") for t in tokens):
         token = tokens[0]
         start = STARTS.get(token.value, f"a value stands before {token.value}")
@@ -111,7 +111,7 @@ def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> Parse
 
 
 def _ends_too_early(text: str, tokens: list[Token], expected: set[str]) -> ParseError:
-    """The error for a text or line that ends too early."""
+    """The error for a program or line that ends too early."""
     token, before = tokens[-1], tokens[-2]
     span = (token.start, token.start + 1)
     opened = _open_bracket(tokens[:-1])
@@ -128,7 +128,7 @@ def _ends_too_early(text: str, tokens: list[Token], expected: set[str]) -> Parse
     if doubled is not None and doubled.value == before.value and before.value in "+-" and doubled.end == before.start:
         message, help = f"{before.value * 2} is not an operator", f"write name = name {before.value} 1"
         return ParseError(message, "parse.operator", text, (doubled.start, before.end), help=help)
-    what = "the text" if token.type == "$END" else "the line"
+    what = "the program" if token.type == "$END" else "the line"
     if "ELSE" in expected and "LPAR" not in expected:
         return ParseError(f"{what} ends without else", "parse.syntax", text, span, help="write `a if c else b`")
     help = f"{before.value} needs a value on its right"

@@ -1,4 +1,4 @@
-"""The prelude: composite functions in prelude.fd, each parsed when a text first calls it."""
+"""The prelude: composite functions in prelude.fd, each parsed when a program first calls it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _private_calls(name: str) -> list[str]:
 def definition(name: str) -> Definition | None:
     """The syntax tree of a function, public or private (`_name`); None if there is none of this name.
 
-    Its spans refer to `own_source(name)`, not to a text that calls it.
+    Its spans refer to `own_source(name)`, not to a program that calls it.
     """
     if name not in _sources():
         return None

@@ -1,6 +1,6 @@
 """Built-in row functions: scans, differences, trapezoid, sort and topk.
 
-The signature of each function is its signature in a text; `@function` gives the kinds that KIND_OF does not have.
+The signature of each function is its signature in a program; `@function` gives the kinds that KIND_OF does not have.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _check_last_axis(b: GraphBuilder, name: str, x: Node, axis: int, operand: in
     shapes.normalize_axis(b, x, axis)
     if axis not in (-1, x.type.rank - 1):
         help = f"{name}(swapaxes(x, {axis}, -1){', k' * (name == 'topk')}), and swap back"
-        raise fail(Unsupported(f"{name} off the last axis is not there yet", "unsupported.axis", help=help), operand)
+        raise fail(Unsupported(f"{name} off the last axis is not supported", "unsupported.axis", help=help), operand)
 
 
 @function(axis="int", descending="flag", stable="flag")

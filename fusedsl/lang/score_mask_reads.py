@@ -1,4 +1,4 @@
-"""Array reads in the texts of score and mask: each axis has the extent of its index, and one meaning.
+"""Array reads in the expressions of score and mask: each axis has the extent of its index, and one meaning.
 
 Both are checks that a call tests, because extents are known only then. Computed indices are read when the kernel runs.
 """
@@ -30,7 +30,7 @@ class PairAxes:
 
 
 class PairText(Faults):
-    """A score or mask text under evaluation, as far as the checks of its array reads need it."""
+    """A score or mask expression under evaluation, as far as the checks of its array reads need it."""
 
     name: str  # "score" or "mask"
     pair_axes: dict[Node, PairAxes]
@@ -38,7 +38,7 @@ class PairText(Faults):
 
 @dataclass(frozen=True)
 class ArrayReads:
-    """The checks of one text's array reads."""
+    """The checks of one expression's array reads."""
 
     text: PairText
     extents: Mapping[str, Dim]  # of b, h, i and j; -1 where no extent is theirs
@@ -113,7 +113,7 @@ class ArrayReads:
 
 
 def _bounded_indices(r: Request) -> Iterator[str]:
-    """The indices that something else bounds: lengths, or a comparison in a text, as in `where(j < 9, near[j], 0)`."""
+    """The indices that something else bounds: lengths, or a comparison, as in `where(j < 9, near[j], 0)`."""
     yield from () if r.lengths is None else "j"
     for program in (r.score, r.mask):
         for part in program.parts if isinstance(program, ParsedText) else ():

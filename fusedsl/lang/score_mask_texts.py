@@ -1,7 +1,7 @@
-"""Evaluation of score and mask texts (score_mod, mask_mod), and the check that they are elementwise in (b, h, i, j).
+"""Evaluation of score and mask expressions (score_mod, mask_mod); they are elementwise in (b, h, i, j).
 
-Scores have five axes, with grouped heads, but texts see four: they read arrays at b, h, i and j. An array without an
-index is aligned with [i, j] or [j]; one with more axes is refused, because it would be aligned with other axes.
+Scores have five axes, with grouped heads, but expressions see four: they read arrays at b, h, i and j. An array
+without an index is aligned with [i, j] or [j]; one with more axes is refused: it would be aligned with other axes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALIGNED = 2  # most axes of an array without an index
 
 
 class ScoreMaskEvaluator(TextEvaluator, PairText):
-    """Evaluates a score or mask text; refuses expressions that are not elementwise over pairs."""
+    """Evaluates a score or mask expression; refuses expressions that are not elementwise over pairs."""
 
     def __init__(
         self, outer: EvaluatorBase, name: str, program: ParsedText, score: Node, r: Request, layout: AttentionLayout
@@ -48,7 +48,7 @@ class ScoreMaskEvaluator(TextEvaluator, PairText):
         self.newly_aligned: list[Node] = []  # unindexed arrays aligned with pairs, not checked yet
 
     def value(self) -> Node:
-        """The value of the text; errors are located in it."""
+        """The value of the expression; errors are located in it."""
         _check_names(self.tree, self.name)
         results = self.texts(self.tree, self.env)
         if len(results) != 1:
@@ -72,7 +72,7 @@ class ScoreMaskEvaluator(TextEvaluator, PairText):
             return shapes.broadcast_to(self.builder, x, shape)
 
     def error_at(self, error: FusedslError, node: Any = None) -> FusedslError:
-        """The error, located in the text at a node, or at its result."""
+        """The error, located in the expression at a node, or at its result."""
         error.text = self.text
         return self.fault(error, self.env, self.tree.results[0] if node is None else node)
 

@@ -1,7 +1,7 @@
-"""Syntax tree of a text: frozen nodes with source spans, a traversal, and a printer.
+"""Syntax tree of a program: frozen nodes with source spans, a traversal, and a printer.
 
 Nodes compare by identity. Trees may be thousands of nodes deep (`a + a + …`), so traverse them with `postorder`, never
-by recursion. Offsets count characters of the text; a span is (start, end).
+by recursion. Offsets count characters of the program; a span is (start, end).
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Assign:
 
 @dataclass(frozen=True, eq=False)
 class ParsedText:
-    """The syntax tree of a whole text: its statements in order, then its result expressions."""
+    """The syntax tree of a whole program: its statements in order, then its result expressions."""
 
     text: str
     statements: tuple[Assign | Definition, ...]
@@ -171,7 +171,7 @@ class ParsedText:
 
     @property
     def parts(self) -> Iterator[Node]:
-        """All nodes of all expressions, in the order of the text; function bodies included."""
+        """All nodes of all expressions, in the order of the program; function bodies included."""
         roots = (s.body if isinstance(s, Definition) else s.value for s in self.statements)
         return (part for root in (*roots, *self.results) for part in postorder(root))
 
@@ -181,7 +181,7 @@ Node = Expr | Slice | CallArgument
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The children of a node, in the order of the text."""
+    """The children of a node, in the order of the program."""
     match node:
         case BinaryOp():
             return (node.left, node.right)
@@ -219,7 +219,7 @@ def postorder(root: Node) -> Iterator[Node]:
 
 
 def free_names(program: ParsedText) -> tuple[tuple[str, Span], ...]:
-    """The free names of a text, each with the span of its first read, in that order.
+    """The free names of a program, each with the span of its first read, in that order.
 
     The parameters of a function are bound; its other names are bound at its definition.
     """

@@ -1,4 +1,4 @@
-"""Unavailable functions of NumPy, SciPy, torch and JAX, which no text can replace, with help for each family."""
+"""Unavailable functions of NumPy, SciPy, torch and JAX, which no program can replace, with help for each family."""
 
 from __future__ import annotations
 

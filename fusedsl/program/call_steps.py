@@ -36,7 +36,7 @@ REGISTER_BUDGET = 216  # of a thread's 255, for a body's values: the rest are ad
 
 
 class ProgramSource(Protocol):
-    """The source of a program: a text, or a traced function."""
+    """What is compiled: a program of the language, or a traced function."""
 
     generic: bool  # whether it can be built for other extents than those of the call
 

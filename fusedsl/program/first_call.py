@@ -116,7 +116,7 @@ def _as_compile_errors() -> Iterator[None]:
     except Exception as fault:
         message = f"the program cannot be planned: {type(fault).__name__}: {fault}"
         raise CompileError(
-            message, "compile.plan", help="please report it with the text, the shapes and the dtypes"
+            message, "compile.plan", help="please report it with the expression, the shapes and the dtypes"
         ) from fault
 
 

@@ -1,4 +1,4 @@
-"""Makes plans from a text or trace: the graph, rewriting, partitioning, and the kernels of each group."""
+"""Makes plans from a program or trace: the graph, rewriting, partitioning, and the kernels of each group."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def make_plan(
     options: Options,
     way: Formulation,
 ) -> Plan:
-    """The plan of a signature, from text or trace; without a register budget it is that of all programs."""
+    """The plan of a signature, from a program or trace; without a register budget it is that of all programs."""
     way = replace(way, budget=way.budget or call_steps.REGISTER_BUDGET, steady=options.steady)
     graph, graph_guards = make_graph(source, parameters, extents, options)
     guards = dict(graph_guards)

@@ -56,7 +56,7 @@ def _verified(stage: str, verify: Callable[[], str]) -> None:
         reason = verify()
     except VerifyError as fault:
         message = f"the {stage} is not well formed: {fault}"
-        help = "please report it with the text, the shapes and the dtypes"
+        help = "please report it with the expression, the shapes and the dtypes"
         raise CompileError(message, "compile.verify", help=help) from fault
     if reason:
         debug.say(debug.DECISIONS, f"the {stage} is not compared with its graph: {reason}")

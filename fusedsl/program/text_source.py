@@ -20,7 +20,7 @@ SHADOWABLE = ("pi", "inf", "nan", *DTYPES)  # names of the language that a calle
 class TextSource:
     """The text of a program, its parameters in order, and its constants (literals for some names).
 
-    The text is parsed at the first use of its tree: a call that the cache answers never parses.
+    The program is parsed at the first use of its tree: a call that the cache answers never parses.
     """
 
     generic = True
@@ -60,7 +60,7 @@ class TextSource:
 
     @cached_property
     def program(self):
-        """The syntax tree; ParseError or LimitError for an invalid text, CompileError without a parser."""
+        """The syntax tree; ParseError or LimitError for an invalid program, CompileError without a parser."""
         from ..lang.parse import parse
 
         return parse(self.text, asdict(self.options.limits), self.shadowed)
@@ -71,12 +71,12 @@ class TextSource:
         return one_line(self.text)
 
     def cache_parts(self) -> dict:
-        """The JSON that the plans of this text depend on."""
+        """The JSON that the plans of this program depend on."""
         return {"text": self.text, "constants": self.constants, "params": self._params, "shadowed": self.shadowed}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The parameters, in the order of the text or of `params`; from the cache if it has them."""
+        """The parameters, in the order of the program or of `params`; from the cache if it has them."""
         key = cache_key(names=self.cache_parts(), limits=asdict(self.options.limits))
         entry = disk().get(key)
         if entry is not None and isinstance(entry[0].get("names"), list):
@@ -86,7 +86,7 @@ class TextSource:
         return names
 
     def reads(self, name: str) -> bool:
-        """Whether the text reads a constant or a dtype of this name."""
+        """Whether the program reads a constant or a dtype of this name."""
         from ..lang.syntax import Literal, Name
 
         parts = self.program.parts
@@ -111,12 +111,13 @@ class TextSource:
         for name in self._params:
             if name not in read:
                 near = suggest(name, read)
-                hint = f"did you mean {near}?" if near else f"the text reads {', '.join(read) or 'no names'}"
-                raise ArgumentError(f"params names {name}, which the text does not read", "argument.params", help=hint)
+                hint = f"did you mean {near}?" if near else f"the expression reads {', '.join(read) or 'no names'}"
+                message = f"params names {name}, which the expression does not use"
+                raise ArgumentError(message, "argument.params", help=hint)
         missing = [n for n in read if n not in self._params]
         if missing or len(set(self._params)) < len(self._params):
             wrong = f"leaves out {', '.join(missing)}" if missing else "names a parameter twice"
-            raise ArgumentError(f"params {wrong}", "argument.params", help=f"the text reads {', '.join(read)}")
+            raise ArgumentError(f"params {wrong}", "argument.params", help=f"the expression reads {', '.join(read)}")
 
     def build(self, parameters, extents, options):
         """The graph for these parameters, and its guards."""

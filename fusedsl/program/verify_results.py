@@ -55,6 +55,6 @@ def compare(plan: Plan, expected: Sequence[Ball], results: Sequence[Any]) -> Non
             margin = f" ± {bound[index]:.3g}" if t.dtype.kind == "f" else ""
             message = f"result {k} is {got[index]} at {index}, and the interpreter says {value[index]}{margin}"
             counts = f" ({int(verdict.wrong.sum())} of {value.size} elements differ, {unsure} were not judged)"
-            help = "please report the text, the shapes and the dtypes"
+            help = "please report the expression, the shapes and the dtypes"
             raise FusedslError(message + counts, "verify", help=help)
         debug.say(debug.KERNELS, f"result {k} agrees: {unsure} of {value.size} elements were not judged")

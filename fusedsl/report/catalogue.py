@@ -93,7 +93,7 @@ EXAMPLES = {
     "given": "1 if given(None) else 2", "summand": "summand(i)",
 }  # fmt: skip
 
-# Texts whose dtypes are more general than the example's.
+# Expressions whose dtypes are more general than the example's.
 PLAIN = {"nan_to_num": "nan_to_num(v)", "round": "round(v)", "nansum": "nansum(x)", "nanmean": "nanmean(x)",
          "nextafter": "nextafter(v, w)", "ndtr": "ndtr(v)",
          **{name: f"{name}(x)" for name in ("nanvar", "nanstd", "nanmax", "nanmin", "logit")}}  # fmt: skip

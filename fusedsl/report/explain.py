@@ -132,7 +132,7 @@ def explain(
     call = resolved_call(program, values, device, cc, this_machine() if measure else None)
     measured = launch_seconds(call, values) if measure else [None] * len(call.launches)
     copied = [program.names[k] for k in call.copied]
-    notes = [f"{name} is made contiguous first: no strides show it as the text reshapes it" for name in copied]
+    notes = [f"{name} is made contiguous first: no strides show it as the program reshapes it" for name in copied]
     kernels = []
     for members, seconds_taken in zip(call.launches, measured):
         built = None

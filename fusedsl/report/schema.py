@@ -7,7 +7,7 @@ VERSION = 1
 # A path per key: "[]" stands for the elements of a list. Values are JSON; "or null" marks those that may be null.
 SCHEMA = {
     "version": "int: this description's version",
-    "program": "list of str: the text as it was understood, a line each",
+    "program": "list of str: the program as it was parsed, a line each",
     "arguments": "list of str: name, dtype and shape of each argument",
     "target": "str: the CPU, or the CUDA compute capability and the card whose figures are used",
     "bytes": "int: bytes that all kernels move",

@@ -339,5 +339,5 @@ def _run_compiler(compiler, chosen: Any, path: str):
     except ModuleNotFoundError as missing:
         raise not_installed(missing) from None
     except Exception as fault:
-        help = f"the generated source is {path}; please report it with the text of the kernel"
+        help = f"the generated source is {path}; please report it with the expression of the kernel"
         raise CompileError(f"the generated kernel does not compile: {fault}", "compile.kernel", help=help) from fault

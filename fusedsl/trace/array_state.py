@@ -106,13 +106,13 @@ class ArrayState:
                 return
             if self._view.write is None:
                 raise Unsupported(
-                    "writing to this view is not there yet", "unsupported.view", help="write to the array itself"
+                    "writing to this view is not supported", "unsupported.view", help="write to the array itself"
                 )
             self._base._store(self._view.write(self._base.node, value))
             return
         if self.captured:
             raise Unsupported(
-                "writing to an array from outside is not there yet", "unsupported.write", help="pass it as an argument"
+                "writing to an array from outside is not supported", "unsupported.write", help="pass it as an argument"
             )
         if not self.mutable:
             raise ArgumentError("a number cannot be written to", "trace.write", help="use a 0-d array")

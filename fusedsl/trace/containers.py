@@ -99,7 +99,7 @@ class UnsupportedModule:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         raise Unsupported(
-            "fuse over nn.Module is not there yet", "unsupported.module", help="pass its parameters as arguments"
+            "fuse over nn.Module is not supported", "unsupported.module", help="pass its parameters as arguments"
         )
 
     def __getattr__(self, name: str) -> Any:

@@ -104,6 +104,6 @@ def guard_ambient_state(library: str, example: Any, library_discovered: bool) ->
     scope = AmbientState(library, example, library_discovered)
     if scope.now()[1]:
         raise Unsupported(
-            "autocast in a traced function is not there yet", "unsupported.autocast", help="cast where you mean to"
+            "autocast in a traced function is not supported", "unsupported.autocast", help="cast where you mean to"
         )
     return Guard(scope, library, scope.now())

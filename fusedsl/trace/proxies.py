@@ -116,13 +116,13 @@ class ModuleProxy:
             return TensorProxy
         if self._library == "torch" and name == "autocast":
             raise Unsupported(
-                "autocast in a traced function is not there yet",
+                "autocast in a traced function is not supported",
                 "unsupported.autocast",
                 help="cast with x.to(dtype); 16-bit numbers are computed in float32 anyway",
             )
         if self._library == "torch" and name in ("vmap", "func"):
             raise Unsupported(
-                f"torch.{name} in a traced function is not there yet",
+                f"torch.{name} in a traced function is not supported",
                 "unsupported.trace",
                 help="write it for whole tensors, with another dimension",
             )

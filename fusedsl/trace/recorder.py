@@ -307,7 +307,7 @@ class Recorder:
         return self.evaluator.evaluate(composite.definition.body, env)
 
     def inline(self, text: str, program: Any, names: Sequence[str], constants: Mapping, values: Sequence) -> Any:
-        """Inline a text program on tracers; a single result is returned without a tuple."""
+        """Inline a program of the language on tracers; a single result is returned without a tuple."""
         inner = TextEvaluator(self.builder, text, self.limits)
         results = inner.program(program, constants, {name: self.node(v) for name, v in zip(names, values)})
         wrapped = tuple(self.tracer(r) for r in results)

@@ -28,7 +28,7 @@ def _part(recorder: Any, part: Any) -> Any:
         return slice(*(_bound(recorder, bound) for bound in (part.start, part.stop, part.step)))
     if isinstance(part, (bool, np.bool_)):
         raise Unsupported(
-            "indexing with a bool is not there yet",
+            "indexing with a bool is not supported",
             "unsupported.gather",
             help="x[None] adds an axis; np.where(condition, x, 0) chooses",
         )

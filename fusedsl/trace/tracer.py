@@ -207,7 +207,7 @@ class Tracer(Operators):
             b = self.recorder.builder
             if any(isinstance(part, Node) for part in ready):
                 raise Unsupported(
-                    "writing at computed positions is not there yet",
+                    "writing at computed positions is not supported",
                     "unsupported.scatter",
                     help="build the whole: x[...] = np.where(condition, new, x)",
                 )
@@ -277,7 +277,7 @@ class Tracer(Operators):
         if name not in OWN_ATTRIBUTES and hasattr(self.recorder.array_class, name):
             with self.recorder.at_user_line():
                 raise Unsupported(
-                    f"setting .{name} of an array is not there yet",
+                    f"setting .{name} of an array is not supported",
                     "unsupported.trace",
                     help="x[...] = values writes elements, and x = x.reshape(shape) is the array in another shape",
                 )

@@ -75,6 +75,6 @@ def refusal(name: str, message_if_unplanned: str) -> Unsupported:
     """The error for an unsupported function; the message is `message_if_unplanned` unless the function is planned."""
     help = HELP.get(name.rpartition(".")[2]) or HELP.get(name.removeprefix("special_").removeprefix("linalg_"))
     if name in functions.UNSUPPORTED:
-        message = f"{name} is not there yet ({functions.UNSUPPORTED[name]})"
+        message = f"{name} is not supported ({functions.UNSUPPORTED[name]})"
         return Unsupported(message, "unsupported.function", help=help or function_hint(name, ()))
     return Unsupported(message_if_unplanned, "unsupported.trace", help=help or OUTSIDE)

@@ -308,7 +308,7 @@ def test_what_a_quoted_text_reads_is_given_inside_the_call():
 
 
 def test_functions_are_to_be_quoted():
-    with pytest.raises(fd.ArgumentError, match=re.escape("as a text of b, h, i and j, e.g. mask='j <= i'")):
+    with pytest.raises(fd.ArgumentError, match=re.escape("as an expression of b, h, i and j, e.g. mask='j <= i'")):
         fd.attention(Q, K, V, mask=lambda b, h, i, j: j <= i)
     with pytest.raises(fd.ArgumentError, match=re.escape("e.g. score='score + slope[h] * (j - i)'")):
         fd.attention(Q, K, V, score=lambda score, b, h, i, j: score)

@@ -55,7 +55,7 @@ fd.kernel("x", fastmth=True)  # error: an unknown option
 fd.kernel("x", rounding="up") # error: a wrong choice
 fd.fuse(3)                    # error: no function
 fd.options(max_kernel=1)      # error: an unknown option
-kernel.grad                   # error: not there yet
+kernel.grad                   # error: not supported
 '''  # fmt: skip
 
 

@@ -194,7 +194,7 @@ FAULTS = [
     ("a(b)", "UnknownNameError", 1, ""),
     ("a + a(b)", "UnknownNameError", 5, "a is a value"),
     ("alpha = b; alpa + 1", "UnknownNameError", 12, "did you mean alpha?"),
-    ("f(x) = x + 1\ng(x) = x*zz; f(a)", "UnknownNameError", 10, "nothing is called zz"),
+    ("f(x) = x + 1\ng(x) = x*zz; f(a)", "UnknownNameError", 10, "name 'zz' is not defined"),
     ("a + none", "UnknownNameError", 5, "did you mean None?"),
     ("total = a + b; totl * 2", "UnknownNameError", 16, "did you mean total?"),
     ("f(x) = f(x) + 1; f(a)", "UnknownNameError", 8, ""),

@@ -138,7 +138,7 @@ def asks(x):
 CALLS = {
     "evaluate": lambda x: fd.evaluate("x + y", x=x, y=np.ones(3)),
     "a kernel": lambda x: fd.kernel("x + y")(x, np.ones(3)),
-    "a text that is none": lambda x: fd.kernel("x +"),
+    "a program that is none": lambda x: fd.kernel("x +"),
     "explain": lambda x: fd.kernel("x + y").explain(x, np.ones(3)),
     "bind": lambda x: fd.kernel("x + y").bind(x, np.ones(3)),
     "attention": lambda x: fd.attention(x, x, x),

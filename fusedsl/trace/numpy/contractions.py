@@ -25,7 +25,7 @@ def _product(name: str) -> Callable[..., Any]:
 def _vecdot(recorder: Recorder, x1: Any, x2: Any, axis: int = -1, out: Any = None, **named: Any) -> Any:
     if named:
         raise Unsupported(
-            f"vecdot({next(iter(named))}=) is not there yet",
+            f"vecdot({next(iter(named))}=) is not supported",
             "unsupported.function",
             help="take out what NumPy ignores; vecdot(x, y, axis=-1) is there",
         )

@@ -67,7 +67,7 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
             "accumulate": "add, multiply, maximum and minimum accumulate; or write it with slices",
         }
         help = helps.get(method, "reduce slices: x[a:b].sum()")
-        raise Unsupported(f"{name}.{method} is not there yet", "unsupported.function", help=help)
+        raise Unsupported(f"{name}.{method} is not supported", "unsupported.function", help=help)
     if name in SPECIAL and (("where" not in kwargs and "out" not in kwargs) or name == "vecdot"):
         kwargs.pop("casting", None)
         return call_function(recorder, name, inputs, kwargs)
@@ -169,7 +169,7 @@ def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) ->
 def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None or y is None:
         raise Unsupported(
-            "where with one argument (nonzero) is not there yet",
+            "where with one argument (nonzero) is not supported",
             "unsupported.function",
             help="its shape depends on values: np.where(condition, a, b), or a reduction with where=",
         )

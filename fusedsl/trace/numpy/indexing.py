@@ -64,7 +64,7 @@ def _rank(recorder: Recorder, a: Any) -> int:
 
 def _pad(recorder: Recorder, array: Any, pad_width: Any, mode: str = "constant", **named: Any) -> Any:
     if isinstance(pad_width, dict):
-        raise Unsupported("pad_width as a dict is not there yet", "unsupported.pad", help="give a pair for each axis")
+        raise Unsupported("pad_width as a dict is not supported", "unsupported.pad", help="give a pair for each axis")
     return recorder.apply("pad", array, recorder.specialized(pad_width), mode, **named)
 
 

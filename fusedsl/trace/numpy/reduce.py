@@ -52,7 +52,7 @@ def _bits(name: str):
     def apply(recorder: Recorder, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False):
         if a.dtype.kind != "b":
             help = f"a list of arrays is reduced one by one: np.{name}.reduce([a, b])"
-            raise Unsupported(f"{name}.reduce of integers is not there yet", "unsupported.function", help=help)
+            raise Unsupported(f"{name}.reduce of integers is not supported", "unsupported.function", help=help)
         return UFUNC_REDUCTIONS[name.replace("bitwise", "logical")](recorder, a, axis, dtype, out, keepdims)
 
     return apply

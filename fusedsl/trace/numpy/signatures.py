@@ -58,7 +58,7 @@ def arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str,
     out = bound.get("out")
     if bound.get("order") not in (None, "C", "K", "A"):
         raise Unsupported(
-            f"order={bound['order']!r} is not there yet",
+            f"order={bound['order']!r} is not supported",
             "unsupported.order",
             help="only C order is there: transpose first",
         )

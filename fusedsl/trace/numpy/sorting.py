@@ -18,7 +18,7 @@ from .out import write_out
 def _sorted(name: str) -> Callable[..., Any]:
     """sort or argsort; every `kind` is stable here."""
 
-    message, help = f"{name}(order=) is not there yet", "there are no fields: sort by a key of your own"
+    message, help = f"{name}(order=) is not supported", "there are no fields: sort by a key of your own"
 
     @declared(
         "recorder, a, axis=-1, kind=None, order=None, stable=None", Refusal("order", message, help, "unsupported.order")
@@ -42,7 +42,7 @@ def _rows(recorder: Recorder, name: str, a: Any, axis: Any, dtype: Any) -> tuple
     """(`a` cast to a float dtype and sorted along an axis, that axis)."""
     if isinstance(axis, (tuple, list)):
         help = "one axis, or None for all; reshape the axes into one"
-        raise Unsupported(f"{name} over several axes is not there yet", "unsupported.order", help=help)
+        raise Unsupported(f"{name} over several axes is not supported", "unsupported.order", help=help)
     axis = recorder.specialized(axis)
     return sorted_rows(recorder, recorder.apply("astype", a, recorder.dtype(dtype)), axis), axis
 
@@ -60,7 +60,7 @@ def _median(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, overw
 def _quantile(name: str, scale: float) -> Callable[..., Any]:
     """quantile (`scale` 1) or percentile (`scale` 100)."""
 
-    message, help = f"{name}(method=, weights=) is not there yet", "method='linear' without weights is there"
+    message, help = f"{name}(method=, weights=) is not supported", "method='linear' without weights is there"
 
     @declared(
         "recorder, a, q, axis=None, out=None, overwrite_input=False, method='linear', keepdims=False, *, weights=None",
@@ -84,7 +84,7 @@ def _quantile(name: str, scale: float) -> Callable[..., Any]:
 
 @declared(
     "recorder, a, v, side='left', sorter=None",
-    Refusal("sorter", "searchsorted(sorter=) is not there yet", "pass a[sorter]", "unsupported.order"),
+    Refusal("sorter", "searchsorted(sorter=) is not supported", "pass a[sorter]", "unsupported.order"),
 )
 def _searchsorted(recorder: Recorder, a: Any, v: Any, side: str) -> Any:
     if side not in ("left", "right"):

@@ -72,7 +72,7 @@ def _norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdim
         return result if keepdims else recorder.apply("squeeze", result, (rows, columns))
     if matrix or isinstance(ord, str) or len(axes) != 1:
         raise Unsupported(
-            f"norm(ord={ord!r}) of matrices is not there yet",
+            f"norm(ord={ord!r}) of matrices is not supported",
             "unsupported.function",
             help="'fro', 1, -1, inf and -inf are there",
         )
@@ -141,7 +141,7 @@ def _gradient(recorder: Recorder, f: Any, *spacing: Any, axis: Any = None, edge_
     steps = [*spacing] * (len(axes) if len(spacing) == 1 else 1) or [1.0] * len(axes)
     if edge_order != 1 or any(not isinstance(s, (int, float)) for s in steps):
         raise Unsupported(
-            "gradient with uneven steps or edge_order=2 is not there yet",
+            "gradient with uneven steps or edge_order=2 is not supported",
             "unsupported.function",
             help="write the differences: (f[2:] - f[:-2]) / (x[2:] - x[:-2])",
         )
@@ -181,7 +181,7 @@ def _select(recorder: Recorder, condlist: Any, choicelist: Any, default: Any = 0
 
 @declared(
     "recorder, a, choices, out=None, mode='raise'",
-    Refusal("mode out", "choose(mode=, out=) is not there yet", "clip the index first, and assign the result"),
+    Refusal("mode out", "choose(mode=, out=) is not supported", "clip the index first, and assign the result"),
 )
 def _choose(recorder: Recorder, a: Any, choices: Any) -> Any:
     parts = list(choices)
@@ -248,7 +248,7 @@ def _isin(recorder: Recorder, element: Any, test_elements: Any, assume_unique: b
     return recorder.apply("logical_not", result) if invert else result
 
 
-NO_WEIGHTS = Refusal("y fweights aweights", "cov with y or weights is not there yet", "np.cov(x)")
+NO_WEIGHTS = Refusal("y fweights aweights", "cov with y or weights is not supported", "np.cov(x)")
 
 
 @declared(

@@ -47,7 +47,7 @@ def reshape(recorder: Recorder, a: Any, *args: Any, order: Any = "C", copy: Any 
         backwards = tuple(reversed(shape)) if isinstance(shape, (tuple, list)) else shape
         return reshape(recorder, recorder.lifted(a).T, backwards).T
     if order not in ("C", "A"):
-        raise Unsupported(f"order={order!r} is not there yet", "unsupported.order", help="order='C' or 'F'")
+        raise Unsupported(f"order={order!r} is not supported", "unsupported.order", help="order='C' or 'F'")
     return view_or_value(recorder, "reshape", (a, tuple(shape) if isinstance(shape, list) else shape), {})
 
 

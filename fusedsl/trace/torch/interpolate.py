@@ -15,7 +15,7 @@ LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
 
 
 NOT_THERE = Refusal(
-    "antialias", "interpolate(mode={mode!r}, antialias={antialias}) is not there yet",
+    "antialias", "interpolate(mode={mode!r}, antialias={antialias}) is not supported",
     "nearest, nearest-exact, area, linear, bilinear, trilinear", "unsupported.interpolate",
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ from ...lang.declared_signatures import Refusal, declared
 from .functions import TABLE, language, torch_function
 from .reductions import amax, mean
 
-NO_INDICES = Refusal("return_indices", "return_indices is not there yet", "take the values alone", "unsupported.pool")
+NO_INDICES = Refusal("return_indices", "return_indices is not supported", "take the values alone", "unsupported.pool")
 LARGEST = 256  # most elements of a window; each is a separate read
 
 
@@ -48,7 +48,7 @@ def _surplus(
 def _windows(x: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> list[Any]:
     """Slices of `x` with the first, second, … element of every window of its last axes."""
     if math.prod(kernel) > LARGEST:
-        raise Unsupported(f"windows of {math.prod(kernel)} elements are not there yet", "unsupported.pool",
+        raise Unsupported(f"windows of {math.prod(kernel)} elements are not supported", "unsupported.pool",
                           help=f"at most {LARGEST}; for all of a dimension use mean or amax")  # fmt: skip
     counts = []
     for extent, k, s, d in zip(x.shape[-len(kernel) :], kernel, stride, dilation):

@@ -85,7 +85,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 @torch_function()
 @declared(
     "input, *, correction=1, fweights=None, aweights=None",
-    Refusal("fweights aweights", "cov with weights is not there yet", "cov(x, correction=)"),
+    Refusal("fweights aweights", "cov with weights is not supported", "cov(x, correction=)"),
 )
 def cov(input, correction):
     """cov, with rows as variables."""
@@ -218,7 +218,7 @@ def linalg_matrix_norm(input, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=N
         return norm(input, 2, dim, keepdim, dtype)
     if ord not in (1, -1, math.inf, -math.inf):
         raise Unsupported(
-            f"the matrix norm {ord} is not there yet", "unsupported.function", help="'fro', 1, inf and their like"
+            f"the matrix norm {ord} is not supported", "unsupported.function", help="'fro', 1, inf and their like"
         )
     input = cast(input, dtype)
     need_float("norm", input)
@@ -232,7 +232,7 @@ def linalg_matrix_norm(input, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=N
 def p_norm(input: Any, p: Any, dim: Any, keepdim: bool) -> Any:
     """(sum |x|^p)^(1/p) and its limits."""
     if isinstance(p, str):
-        raise Unsupported(f"the norm {p!r} is not there yet", "unsupported.function", help="a number, or 'fro'")
+        raise Unsupported(f"the norm {p!r} is not supported", "unsupported.function", help="a number, or 'fro'")
     p = float(p)
     if p == 2:
         return language("norm", input, dim, keepdims=keepdim)

@@ -31,7 +31,7 @@ def reshape(input, *shape):
 def view(input, *shape, size=None, dtype=None):
     shape = varargs(shape) if size is None else tuple(size)
     if dtype is not None or any(type(part).__name__ == "dtype" for part in shape):
-        raise Unsupported("view as another dtype is not there yet", "unsupported.view", help="x.to(dtype) converts")
+        raise Unsupported("view as another dtype is not supported", "unsupported.view", help="x.to(dtype) converts")
     r = recorder_of(input)
     wanted = r.specialized(shape)
 

@@ -77,7 +77,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     need_float("quantile", input)
     if interpolation != "linear" or (isinstance(q, Tracer) and not q.is_number):
         help = "interpolation='linear' at numbers is there: torch.stack([x.quantile(0.1), x.quantile(0.9)])"
-        message = "quantile at tensors or by other rules is not there yet"
+        message = "quantile at tensors or by other rules is not supported"
         raise Unsupported(message, "unsupported.order", help=help)
     (result,) = quantiles(recorder_of(input), sorted_rows(recorder_of(input), input, dim), [float(q)])
     if not keepdim:
@@ -88,7 +88,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
 @torch_function()
 def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None):
     if sorter is not None:
-        raise Unsupported("searchsorted(sorter=) is not there yet", "unsupported.order", help="pass x[sorter]")
+        raise Unsupported("searchsorted(sorter=) is not supported", "unsupported.order", help="pass x[sorter]")
     r = recorder_of(sorted_sequence, input)
     values = r.tracer(r.builder.strong(r.node(input)))
     result = search(r, sorted_sequence, values, right or side == "right")

@@ -60,7 +60,7 @@ class Relocatable:
 def refused(what: str) -> CompileError:
     """The error for object code that the linker does not support."""
     return CompileError(f"the object code cannot be linked: {what}", "compile.link",
-                        help="please report it with the text of the kernel")  # fmt: skip
+                        help="please report it with the expression of the kernel")  # fmt: skip
 
 
 def read(data: bytes) -> Relocatable:

@@ -35,7 +35,7 @@ def names_in(lines: Iterable[str]) -> set[str]:
 
 
 def header(kernel: KernelIR, skeleton: str, reason: str) -> list[str]:
-    """The comment that opens a file: the text that it computes, and how."""
+    """The comment that opens a file: the program that it computes, and how."""
     lines = [*kernel.header, "", f"{kernel.name}: {skeleton}", *([reason] if reason else [])]
     return [f"# {line}".rstrip() for line in lines]
 
