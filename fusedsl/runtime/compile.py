@@ -24,6 +24,7 @@ from ..hardware import Hardware
 from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel, Operand
 from ..kernel_ir.plan import KernelPlan
 from ..lru import LRU, shared
+from .background import run_in_background
 from .bind_shapes import BoundKernel
 from .cache import cache_key, disk
 
@@ -129,7 +130,10 @@ def build_scheduled(kernel: KernelIR | ComboKernel, schedule: Any, digest: str, 
     key = cuda_key(kernel, schedule, digest, cc)
 
     def make() -> CompiledKernel:
-        return _load(key, kernel, schedule) or _compile_cuda(kernel, schedule, cc, key)
+        return _load(key, kernel, schedule) or run_in_background(key, compiled)
+
+    def compiled() -> CompiledKernel:
+        return _compile_cuda(kernel, schedule, cc, key)
 
     return _compile_once(key, make, kernel, schedule)
 
@@ -149,7 +153,10 @@ def build_loops(kernel: KernelIR, chosen: str, digest: str, processor: Processor
     key = cpu_key(kernel, chosen, digest, processor)
 
     def make() -> CompiledKernel:
-        return _load(key, kernel, chosen) or _compile_cpu(kernel, chosen, processor, key)
+        return _load(key, kernel, chosen) or run_in_background(key, compiled)
+
+    def compiled() -> CompiledKernel:
+        return _compile_cpu(kernel, chosen, processor, key)
 
     return _compile_once(key, make, kernel, chosen)
 
