@@ -17,8 +17,9 @@ from ..ir.types import FLOAT64, DType
 
 @dataclass(frozen=True)
 class UnfusedKernel:
-    """One kernel of an unfused run: its operation, bytes and instructions."""
+    """One kernel of an unfused run: its node, operation, bytes and instructions."""
 
+    node: Node
     operation: str
     read: int
     written: int
@@ -120,7 +121,7 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedK
     )
     cost = OPS[n.op].cost if n.op in OPS else 1
     name = n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op
-    kernel = UnfusedKernel(name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
+    kernel = UnfusedKernel(n, name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
     return replace(kernel, sides=_sides(n, extents), factors=n.args[0].type.dtype) if n.op == "contract" else kernel
 
 
@@ -143,7 +144,7 @@ def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mappi
     batch = max(1, round(a * b / max(1, results * terms * terms)))
     rows, columns = a // max(1, batch * terms), b // max(1, batch * terms)
     sides, dtype = (batch, rows, columns, terms), _operand(factors[0]).type.dtype
-    return UnfusedKernel("contract", read, written, work, n.type.dtype.compute is FLOAT64, sides, dtype)
+    return UnfusedKernel(n, "contract", read, written, work, n.type.dtype.compute is FLOAT64, sides, dtype)
 
 
 def _work(n: Node, extents: Mapping[Symbol, int]) -> int:
@@ -167,11 +168,11 @@ def _operand(n: Node) -> Node:
 
 def _fill(r: Node, extents: Mapping[Symbol, int]) -> UnfusedKernel:
     """Kernel that writes a result without array inputs."""
-    return UnfusedKernel("full", 0, _size(r, extents), _count(r, extents))
+    return UnfusedKernel(r, "full", 0, _size(r, extents), _count(r, extents))
 
 
 def _copy(n: Node, extents: Mapping[Symbol, int]) -> UnfusedKernel:
-    return UnfusedKernel("copy", _size(_operand(n), extents), _size(n, extents), _count(n, extents))
+    return UnfusedKernel(n, "copy", _size(_operand(n), extents), _size(n, extents), _count(n, extents))
 
 
 def _count(n: Node, extents: Mapping[Symbol, int]) -> int:

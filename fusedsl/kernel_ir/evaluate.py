@@ -116,6 +116,14 @@ def _compiled(i: Instruction) -> Any:
     return compile(i.expression, str(i), "eval")
 
 
+def evaluate_body(body: Body, known: Mapping[str, Any], words: dict[str, Any] = WORDS) -> Known:
+    """The values of a body's arguments and of all its instructions."""
+    own: Known = {v.name: known[v.name] for v in body.args}
+    for i in body.instructions:
+        own[i.target] = eval(_compiled(i), words, own)
+    return own
+
+
 class KernelRun:
     """Evaluation of one kernel: values of elements and rows, over `axes` of these extents."""
 
@@ -181,9 +189,7 @@ class KernelRun:
         """Evaluate a body; its results are known afterwards."""
         if body is None:
             return []
-        own: Known = {v.name: self.known[v.name] for v in body.args}
-        for i in body.instructions:
-            own[i.target] = eval(_compiled(i), self.words, own)
+        own = evaluate_body(body, self.known, self.words)
         results = [self._shaped(own[v.name]).astype(numpy_dtype(v.dtype)) for v in body.results]
         self.known |= {v.name: x for v, x in zip(body.results, results)}
         return results

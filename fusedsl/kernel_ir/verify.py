@@ -48,9 +48,8 @@ def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None 
     return "; ".join(filter(None, {compare(graph, (), samples.small, partial(_run, plan, way), lines) for way in ways}))
 
 
-def _run(plan: Plan, streamed: bool, *given) -> list[np.ndarray]:
-    """Results of a plan with rows in registers, or looped if `streamed`."""
-    call = PlanCall(*given)
+def evaluate_plan(plan: Plan, call: PlanCall, streamed: bool = False) -> FlatMemory:
+    """The arrays of a call after all kernels of a plan, with rows in registers, or looped if `streamed`."""
     memory = FlatMemory(plan, call)
     with np.errstate(all="ignore"):
         for kernel in plan.kernels:
@@ -61,6 +60,12 @@ def _run(plan: Plan, streamed: bool, *given) -> list[np.ndarray]:
                 run_looped(run)
             else:
                 run_resident(run)
+    return memory
+
+
+def _run(plan: Plan, streamed: bool, *given) -> list[np.ndarray]:
+    """The results of a plan."""
+    memory = evaluate_plan(plan, PlanCall(*given), streamed)
     return [memory.arrays["result", k] for k in range(len(plan.results))]
 
 

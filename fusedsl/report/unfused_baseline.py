@@ -14,6 +14,16 @@ NARROW = 2  # rows, columns or terms of a matrix product; with fewer it is a pro
 
 
 @dataclass(frozen=True)
+class UnfusedStep:
+    """One launch of NumPy or CuPy: its operation, the bytes that it moves, and its time by the time model."""
+
+    operation: str
+    bytes: int
+    instructions: int
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
 class UnfusedBaseline:
     """The launches of NumPy or CuPy for the same graph: one kernel per operation, each through memory."""
 
@@ -21,14 +31,20 @@ class UnfusedBaseline:
     bytes: int
     operations: tuple[str, ...]
     seconds: float | None = None
+    steps: tuple[UnfusedStep, ...] = ()
 
 
 def unfused_baseline(call: ResolvedCall) -> UnfusedBaseline:
     """The unfused run of a call."""
-    steps, hardware = unfused_kernels(call.graph, call.extents), call.target.hardware
+    launched, hardware = unfused_kernels(call.graph, call.extents), call.target.hardware
     tf32 = call.plans.options.matmul == "tf32"
-    time = None if hardware is None else sum(_seconds(s, hardware, tf32) for s in steps)
-    return UnfusedBaseline(len(steps), sum(s.bytes for s in steps), tuple(s.operation for s in steps), time)
+    steps = tuple(
+        UnfusedStep(s.operation, s.bytes, s.instructions, None if hardware is None else _seconds(s, hardware, tf32))
+        for s in launched
+    )
+    time = None if hardware is None else sum(step.seconds or 0.0 for step in steps)
+    moved, names = sum(step.bytes for step in steps), tuple(step.operation for step in steps)
+    return UnfusedBaseline(len(steps), moved, names, time, steps)
 
 
 def _seconds(step: UnfusedKernel, hardware: Hardware, tf32: bool) -> float:

@@ -109,7 +109,7 @@ def lowered(source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[i
     bounds = (schedule.most_threads, blocks or schedule.blocks)
     with contextlib.suppress(frontend.Unsuited):
         return frontend.lowered(tree, names, words, cc, bounds)
-    return numba_backend.lower(names["kernel"], words, cc, bounds)
+    return numba_backend.lower(names["kernel"], words, cc, bounds, frontend.wants_lines())
 
 
 def _fewer(hardware: Hardware, blocks: int, threads: int, spilled: int) -> int:
@@ -141,3 +141,14 @@ def ptx(source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[int, 
     from .compiler import numba_backend
 
     return numba_backend.ptx(lowered(source, path, kernel, schedule, cc), cc)
+
+
+def listed(
+    source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[int, int], blocks: int
+) -> tuple[str, bytes]:
+    """(PTX, machine code) of a generated file with the file's lines, to look at; `blocks` as in `lowered`."""
+    from .compiler import frontend, numba_backend
+
+    with frontend.source_lines():
+        ltoir = lowered(source, path, kernel, schedule, cc, blocks)
+    return numba_backend.listed(ltoir, cc)

@@ -49,6 +49,9 @@ class Emitter:
     def cc(self) -> tuple[int, int]:
         return _TARGET.get()
 
+    def at(self, line: int) -> None:
+        """The line of the generated file that what follows belongs to; Numba keeps track itself."""
+
     def unpack(self, value: ir.Value, count: int) -> list[ir.Value]:
         return [self.builder.extract_value(value, k) for k in range(count)]
 
@@ -209,14 +212,17 @@ class _WordsModel(models.PrimitiveModel):
 
 
 def lower(
-    kernel: Callable, arguments: Sequence[types.Type], cc: tuple[int, int], launch_bounds: tuple[int, int]
+    kernel: Callable,
+    arguments: Sequence[types.Type],
+    cc: tuple[int, int],
+    launch_bounds: tuple[int, int],
+    lines: bool = False,
 ) -> bytes:
-    """A kernel over arguments of these types, as LTO-IR."""
+    """A kernel over arguments of these types, as LTO-IR; with `lines`, instructions know those of the file."""
     target = (*cc, "a") if cc[0] >= 9 else cc
     with lowering_for(cc):
-        code, _ = cuda.compile(
-            kernel, tuple(arguments), cc=target, device=False, abi="numba", output="ltoir", launch_bounds=launch_bounds
-        )
+        how = {"cc": target, "device": False, "abi": "numba", "output": "ltoir", "lineinfo": lines}
+        code, _ = cuda.compile(kernel, tuple(arguments), launch_bounds=launch_bounds, **how)
     return bytes(code)
 
 
@@ -276,6 +282,14 @@ def ptx(ltoir: bytes, cc: tuple[int, int]) -> str:
     """The PTX of LTO-IR, to look at."""
     code, _ = _link(ltoir, [f"-arch={architecture(cc)}", "-lto", "-ptx"], "ptx")
     return code.decode().rstrip("\0")
+
+
+def listed(ltoir: bytes, cc: tuple[int, int]) -> tuple[str, bytes]:
+    """(PTX, machine code) of LTO-IR whose instructions know their lines, both with the lines."""
+    options = [f"-arch={architecture(cc)}", "-lto", "-lineinfo"]
+    text, _ = _link(ltoir, [*options, "-ptx"], "ptx")
+    code, _ = _link(ltoir, [*options, "-no-cache"], "cubin")
+    return text.decode().rstrip("\0"), code
 
 
 def _link(ltoir: bytes, options: list[str], kind: str) -> tuple[bytes, str]:

@@ -7,7 +7,8 @@ numbers, and an intrinsic says itself of what type it is. What is here means wha
 """
 
 from .lower import lowered
+from .source_lines import source_lines, wants_lines
 from .unit import Unit
 from .values import Unsuited
 
-__all__ = ["Unit", "Unsuited", "lowered"]
+__all__ = ["Unit", "Unsuited", "lowered", "source_lines", "wants_lines"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import numba_backend
 from ..numba_backend import VOID, ir, types
+from .source_lines import SourceLines, wants_lines
 from .unit import Unit
 from .values import llvm_type
 
@@ -28,7 +29,8 @@ def lowered(
     kernel = ir.Function(module, ir.FunctionType(VOID, [llvm_type(kind) for kind in words]), "fusedsl_kernel")
     node = next(node for node in functions if node.name == "kernel")
     with _no_collection(), numba_backend.lowering_for(cc):
-        Unit(module, definitions).write(kernel, node, words, names)
+        lines = SourceLines(module) if wants_lines() else None
+        Unit(module, definitions, lines).write(kernel, node, words, names)
         return numba_backend.assemble(kernel, cc, bounds)
 
 

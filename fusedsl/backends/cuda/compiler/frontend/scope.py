@@ -35,7 +35,7 @@ class Scope:
             if self.returned:
                 raise Unsuited("statements behind a return")
             if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-                steps.append(self._statement(node))
+                steps.append(_located(node, self._statement(node)))
         return _in_turn(steps)
 
     def _statement(self, node: ast.stmt) -> Step:
@@ -201,6 +201,17 @@ class Scope:
         inner = [ast.Assign([_name(name)], ast.Name(count, ast.Load())), ast.Assign([_name(count)], increment), *body]
         loop = self._looped(ast.Compare(ast.Name(count, ast.Load()), [ast.Lt()], [ast.Name(limit, ast.Load())]), inner)
         return _in_turn([*start, loop])
+
+
+def _located(node: ast.stmt, step: Step) -> Step:
+    """A statement's step, whose instructions belong to its line."""
+    line = getattr(node, "lineno", 0)  # 0: a statement that no line of the file has
+
+    def write(frame: Frame) -> None:
+        frame.unit.at(line)
+        step(frame)
+
+    return write
 
 
 def _in_turn(steps: Sequence[Step]) -> Step:

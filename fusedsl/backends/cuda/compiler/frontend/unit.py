@@ -9,19 +9,31 @@ from typing import Any
 
 from ..numba_backend import VOID, Emitter, ScalarFunction, ir, types
 from .scope import Scope
+from .source_lines import SourceLines
 from .values import Frame, Unsuited, converted, llvm_type
 
 
 class Unit(Emitter):
     """A module, and the scalar functions of a generated file in it: each is written once, and inlined where it is
-    called. A result is stored where the first argument points."""
+    called. A result is stored where the first argument points. With `lines`, instructions know their lines."""
 
-    def __init__(self, module: ir.Module, definitions: dict[tuple[str, int], ast.FunctionDef]):
-        self.module, self.definitions = module, definitions
+    def __init__(
+        self,
+        module: ir.Module,
+        definitions: dict[tuple[str, int], ast.FunctionDef],
+        lines: SourceLines | None = None,
+    ):
+        self.module, self.definitions, self.lines = module, definitions, lines
+        self.scope: ir.DIValue | None = None  # of the function that is being written
         self.functions: dict[ScalarFunction, ir.Function] = {}
         self.packed: dict[ir.Value, list[ir.Value]] = {}
         self.structs: dict[ir.LiteralStructType, ir.IdentifiedStructType] = {}
         super().__init__(None, ir.IRBuilder())
+
+    def at(self, line: int) -> None:
+        """The line of the generated file that what is written next belongs to."""
+        if self.lines is not None and line:
+            self.builder.debug_metadata = self.lines.location(self.scope, line)
 
     def asm(self, result: ir.Type, text: str, constraints: str, values: Sequence[ir.Value], effect: bool = False):
         if isinstance(result, ir.LiteralStructType):
@@ -98,13 +110,16 @@ class Unit(Emitter):
         step = scope.block(node.body)
         if results and not scope.returned:
             raise Unsuited("no return")
-        before, self.builder = self.builder, ir.IRBuilder(function.append_basic_block("entry"))
+        before = (self.builder, self.scope)
+        self.builder = ir.IRBuilder(function.append_basic_block("entry"))
+        self.scope = None if self.lines is None else self.lines.function(function, node.lineno)
+        self.at(node.lineno)
         try:
             step(Frame(self, dict(zip(arguments, function.args[len(function.args) - len(arguments) :]))))
             if not scope.returned:
                 self.builder.ret_void()
         finally:
-            self.builder = before
+            self.builder, self.scope = before
 
 
 def _names_of(function: Callable) -> Mapping[str, Any]:

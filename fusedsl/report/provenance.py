@@ -1,0 +1,103 @@
+"""Provenance: which kernels of a call compute each operation of its graph, found by the values in memory between them.
+
+Laws, fusion and online reductions change nodes until no kernel has one of the graph's own. What they keep are values: a
+result is that of the graph, and a temporary nearly always holds the value of one of its nodes. The call is evaluated on
+small random arrays, as by its verifier, and each temporary is matched with the first node of the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.compare import MOST_ELEMENTS, MOST_NODES, TooLarge
+from ..ir.dims import Extents, evaluate
+from ..ir.graph import Graph, Node, Type, walk
+from ..ir.interp import evaluate_node, interpret
+from ..ir.samples import sampled, size
+from ..ir.types import numpy_dtype
+from ..ir.verify import VerifyError
+from ..kernel_ir.evaluate import PlanCall
+from ..kernel_ir.plan import KernelPlan, Plan
+from ..kernel_ir.verify import evaluate_plan
+from ..program.resolve_call import ResolvedCall
+
+Owners = Mapping[Node, tuple[int, ...]]
+"""The launches that compute each node."""
+
+CLOSE = {8: 0.3, 16: 3e-2, 32: 2e-3, 64: 1e-6}  # relative to the largest value, by the bits of the narrowest float
+
+
+def owners(call: ResolvedCall) -> Owners:
+    """The launches of a call that compute each node of its graph; empty for what no kernel does."""
+    number = {id(plan): k for k, members in enumerate(call.launches) for plan, _ in members}
+    held = {} if len(call.launches) == 1 else _held(call)
+    found: dict[Node, set[int]] = {}
+    for plan in call.plan.kernels:
+        if id(plan) in number:
+            for n in _computed(call.graph, plan, held):
+                found.setdefault(n, set()).add(number[id(plan)])
+    return {n: tuple(sorted(numbers)) for n, numbers in found.items()}
+
+
+def _computed(graph: Graph, plan: KernelPlan, held: Mapping[int, Node]) -> Iterable[Node]:
+    """The nodes between what a kernel writes and the temporaries that it reads."""
+    read = {held[a.index] for a in plan.arrays[: plan.inputs] if a.kind == "temporary" and a.index in held}
+    written = [_written(graph, use.kind, use.index, held) for use in plan.arrays[plan.inputs :]]
+    roots = [n for n in written if n is not None]
+    return (n for n in walk(roots, read - set(roots)) if n.args)
+
+
+def _written(graph: Graph, kind: str, index: int, held: Mapping[int, Node]) -> Node | None:
+    return graph.results[index] if kind == "result" else held.get(index)
+
+
+def _held(call: ResolvedCall) -> dict[int, Node]:
+    """The node whose values each temporary holds, where there is one."""
+    plan, graph = call.plan, call.graph
+    extents = sampled(plan.parameters, plan.checks, dict(plan.guards)).small
+    nodes = graph.nodes()
+    if extents is None or len(nodes) > MOST_NODES or sum(size(n.type.shape, extents) for n in nodes) > MOST_ELEMENTS:
+        return {}
+    arguments = _arguments(plan, extents)
+    values: dict[Node, np.ndarray] = {}
+
+    def kept(n: Node, args: list[np.ndarray], given: Sequence, known: Any) -> np.ndarray:
+        values[n] = evaluate_node(n, args, given, known)
+        return values[n]
+
+    try:
+        interpret(Graph(graph.parameters, graph.results), arguments, kept)
+        arrays = {("argument", k): x for k, x in enumerate(arguments)}
+        memory = evaluate_plan(plan, PlanCall(extents, arrays, arguments))
+    except (TooLarge, VerifyError):
+        return {}
+    close = CLOSE[min((n.type.dtype.bits for n in nodes if n.type.dtype.kind == "f" and not n.type.weak), default=64)]
+    held = {k: _match(memory.arrays["temporary", k], values, close) for k in range(len(plan.temporaries))}
+    return {k: n for k, n in held.items() if n is not None}
+
+
+def _match(stored: np.ndarray, values: Mapping[Node, np.ndarray], close: float) -> Node | None:
+    """The first node with these values, whatever its axes of one element."""
+    stored = stored.squeeze()
+    for n, value in values.items():
+        if n.args and value.size == stored.size and value.squeeze().shape == stored.shape:
+            a, b = value.squeeze().astype(np.float64), stored.astype(np.float64)
+            if np.allclose(a, b, rtol=close, atol=close * np.abs(b[np.isfinite(b)]).max(initial=0.0), equal_nan=True):
+                return n
+    return None
+
+
+def _arguments(plan: Plan, extents: Extents) -> list[Any]:
+    """Random arguments at these extents: floats of either sign, small integers."""
+    random = np.random.default_rng(0)
+    arrays = [_random(p.type, extents, random) for p in plan.parameters]
+    return [x.item() if p.scalar else x for x, p in zip(arrays, plan.parameters)]
+
+
+def _random(type: Type, extents: Extents, random: np.random.Generator) -> np.ndarray:
+    shape, d = [evaluate(n, extents) for n in type.shape], type.dtype
+    x: Any = random.standard_normal(shape) if d.kind == "f" else random.integers(0, 2 if d.kind == "b" else 3, shape)
+    return np.array(x, dtype=numpy_dtype(d))
