@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import fusedsl as fd
-from record import machine, versions
+from fusedsl.bench.record import machine, versions
 
 NUMPY_ONE = """
     sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan

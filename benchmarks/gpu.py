@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from workloads import Workload
+from fusedsl.bench.workloads import Workload
 
 WARM_UP = 3
 FLUSH = 256 << 20  # bytes, at least; and at least twice the L2
@@ -134,7 +134,7 @@ def _reader() -> Any:
 
 def _clock(facts: Any) -> float:
     """The highest SM clock in Hz."""
-    from record import nvidia_smi
+    from fusedsl.bench.record import nvidia_smi
 
     told = (nvidia_smi("clocks.max.sm") or "").split()
     if told and told[0].isdigit():

@@ -39,7 +39,7 @@ def main() -> int:
         name, n, device = given.one
         print(json.dumps(first_call(name, int(n), device)))
         return 0
-    from record import Report
+    from fusedsl.bench.record import Report
 
     told: dict[str, Any] = {**Report(None).head, "device": given.device, "families": []}
     print(line("family", "n", "seconds", "MB", "exponent", "kernels"))

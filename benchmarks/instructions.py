@@ -66,9 +66,9 @@ def launch(cases: Sequence[Case]) -> None:
     """Run each case once between the profiler's start and stop, behind a marker. A case that fails counts nothing."""
     import torch
 
+    from fusedsl.bench.workloads import BY_NAME
     from gpu import tensors
     from peers import Peers
-    from workloads import BY_NAME
 
     mark = torch.empty(1, device="cuda")
     for name, shape, dtype in cases:

@@ -30,8 +30,8 @@ sys.path += [str(path) for path in (ROOT, ROOT / "tests", ROOT / "examples") if 
 
 from expressions import PRODUCTS  # noqa: E402
 
+from fusedsl.bench.record import Report, Row, failed_row  # noqa: E402
 from problems import Problem, _problem, problems  # noqa: E402
-from record import Report, Row, failed_row  # noqa: E402
 
 WAYS = ("numba", "own")
 SLOWER, MEAN = 1.02, 1.005  # of Numba's median: what a case may take, and a family in the (geometric) mean
@@ -205,8 +205,8 @@ def measure(card: Any, report: Report, problem: Problem, folder: str, repetition
     import torch
 
     import fusedsl as fd
+    from fusedsl.bench.turns import Subject, compare
     from gpu import as_results, max_error
-    from turns import compare
 
     arguments, bound, results = problem.arguments(), {}, {}
     for way in WAYS:
@@ -217,7 +217,7 @@ def measure(card: Any, report: Report, problem: Problem, folder: str, repetition
     same = all(torch.equal(_bits(a), _bits(b)) for a, b in zip(*results.values()))
     error = 0.0 if same else max_error(results["own"], [x.double() for x in results["numba"]])
     entrants: Any = {way: partial(_entrant, card, bound[way], error if way == "own" else 0.0) for way in WAYS}
-    compare(report, problem.case, (0, 0), None, entrants, repetitions)
+    compare(report, Subject(problem.case, (0, 0), None), entrants, repetitions)
 
 
 def _bits(x: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from workloads import Workload
+from fusedsl.bench.workloads import Workload
 
 Call = Callable[[], Any]
 

@@ -24,7 +24,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests"), str(ROOT)]
 
 def main() -> int:
     """Run the formulas; 1 if one differs."""
-    from record import Report
+    from fusedsl.bench.record import Report
 
     given = arguments()
     started = time.monotonic()

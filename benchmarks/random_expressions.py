@@ -75,7 +75,7 @@ def arguments() -> argparse.Namespace:
 
 def begun(given: argparse.Namespace) -> dict[str, Any]:
     """What an earlier run of this file has, or nothing."""
-    from record import Report
+    from fusedsl.bench.record import Report
 
     if given.json is not None and given.json.exists():
         found = json.loads(given.json.read_text())

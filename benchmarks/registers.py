@@ -19,10 +19,10 @@ if ROOT not in map(Path, sys.path):
     sys.path.append(str(ROOT))
 
 import fusedsl as fd  # noqa: E402
+from fusedsl.bench.record import machine, now, versions  # noqa: E402
 from fusedsl.report.explain import resolved_call  # noqa: E402
 from fusedsl.report.kernel_report import report_launch  # noqa: E402
 from random_graphs import draw  # noqa: E402
-from record import machine, now, versions  # noqa: E402
 
 
 @dataclass(frozen=True)

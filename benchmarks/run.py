@@ -50,7 +50,7 @@ def main() -> int:
     import suite_time
     import suite_tune
     import summary
-    from record import Report
+    from fusedsl.bench.record import Report
 
     settings = suite_gpu.Settings(
         chosen.quick,

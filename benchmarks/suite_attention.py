@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from record import Report, failed_row, times_row
+from fusedsl.bench.record import Report, failed_row, times_row
+from fusedsl.bench.turns import ROUNDS, Subject, compare
+from fusedsl.bench.workloads import selected
 from suite_gpu import Settings, need_gpu
-from turns import ROUNDS, compare
-from workloads import selected
 
 TOKENS, MODEL = 16_384, 2_048
 RATE = 790e6  # FLOP in a µs: what cuBLAS reaches on an H200 in its best product of matrices
@@ -113,7 +113,7 @@ def _measure(report: Report, settings: Settings, card: Any, case: Case) -> None:
     peers, told, facts = Peers(case), ("attention", case.name, case.told, "bfloat16"), (case.bytes, case.flops)
     entrants = {name: partial(_entrant, card, peers, name) for name in peers.names}
     calls = ROUNDS * max(3, settings.repetitions // ROUNDS)
-    times = compare(report, told, facts, case.floor, entrants, calls, once=UNFUSED)
+    times = compare(report, Subject(told, facts, case.floor), entrants, calls, once=UNFUSED)
     rate, unit = (case.bytes / 1e3, "GB/s") if case.name == "decode" else (case.flops / 1e6, "TFLOP/s")
     shown = ", ".join(f"{name} {rate / sorted(t)[len(t) // 2]:.0f}" for name, t in times.items())
     print(f"  {case.name} {case.told}: {unit} {shown}", flush=True)

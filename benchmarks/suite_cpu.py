@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from record import Report, failed_row, quantile, times_row
+from fusedsl.bench.record import Report, failed_row, quantile, times_row
+from fusedsl.bench.workloads import BY_NAME, Workload, selected, shape_name
 from suite_gpu import Settings
-from workloads import BY_NAME, Workload, selected, shape_name
 
 SHAPE, QUICK_SHAPE = (4096, 4096), (128, 256)
 WORKLOADS = ("gelu", "chain10", "softmax", "layer_norm")

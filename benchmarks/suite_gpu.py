@@ -7,10 +7,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from record import Report, quantile, times_row
-from turns import compare
-from workloads import DTYPES, MAP_SHAPES, QUICK_SHAPES, ROW_SHAPES, WORKLOADS, Workload, selected, shape_name
+from fusedsl.bench.record import Report, quantile, times_row
+from fusedsl.bench.turns import Subject, compare
+from fusedsl.bench.workloads import WORKLOADS, Workload, selected, shape_name
 
+MAP_SHAPES = ((8192, 8192),)
+ROW_SHAPES = ((131072, 512), (32768, 1024), (4096, 4096), (8192, 16384), (16384, 1000), (16384, 4097))
+QUICK_SHAPES = ((64, 96),)
+DTYPES = ("float32", "bfloat16")
 OVER = "left out: the time for this run was used up"
 
 
@@ -110,7 +114,7 @@ def _case(card, report: Report, settings: Settings, w: Workload, shape, dtype: s
     entrants: dict[str, Any] = {name: partial(_entrant, card, peers, name, references) for name in names}
     if time.monotonic() > settings.compile_until:
         entrants["torch.compile"] = OVER
-    compare(report, case, facts, floor, entrants, settings.repetitions)
+    compare(report, Subject(case, facts, floor), entrants, settings.repetitions)
 
 
 def _entrant(card, peers, name: str, references: tuple):

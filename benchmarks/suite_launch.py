@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from record import Report, failed_row, quantile, times_row
+from fusedsl.bench.record import Report, failed_row, quantile, times_row
 from suite_gpu import Settings
 
 Call = Callable[[], Any]

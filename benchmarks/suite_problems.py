@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 import warm
-from record import Report, failed_row, quantile, times_row
+from fusedsl.bench.record import Report, failed_row, quantile, times_row
+from fusedsl.bench.turns import Subject, compare
+from fusedsl.bench.workloads import selected
 from suite_gpu import OVER, Settings, need_gpu
-from turns import compare
-from workloads import selected
 
 LEAST_FREE, SETTLING = 32 << 30, 0.5  # bytes on the card below which its memory is freed; seconds to wait then
 COMPILED: dict[str, str | None] = {"torch.compile": None}
@@ -77,7 +77,7 @@ def measure(card: Any, report: Report, settings: Settings, problem: Any, ready: 
     entrants: dict[str, Any] = {name: partial(_entrant, card, name, call, references) for name, call in calls.items()}
     if time.monotonic() > settings.compile_until:
         entrants |= dict.fromkeys(modes(problem.suite).keys() - set(ready), OVER)
-    compare(report, problem.case, facts, floor, entrants, settings.repetitions)
+    compare(report, Subject(problem.case, facts, floor), entrants, settings.repetitions)
 
 
 def _entrant(card: Any, name: str, call: Callable, references: tuple | None):

@@ -18,13 +18,13 @@ from math import exp, log
 from typing import Any
 
 import products
+from fusedsl.bench.ratios import FLOOR, OURS, by_case, ratio, share
+from fusedsl.bench.record import Report, Row, quantile, times_row
+from fusedsl.bench.turns import Subject, compare
+from fusedsl.bench.workloads import selected
 from products import COMPILED, CUBLAS, TUNED, Product
-from record import Report, Row, quantile, times_row
 from suite_gpu import OVER, Settings, need_gpu
 from suite_problems import make_room, worst
-from summary import FLOOR, OURS, by_case, ratio, share
-from turns import compare
-from workloads import selected
 
 QUICK = 10  # timed calls
 OWN = ", own"  # behind the names of cases that no library computes
@@ -108,7 +108,7 @@ def measure(card: Any, report: Report, settings: Settings, case: Product) -> Non
     if time.monotonic() > settings.compile_until:
         entrants |= dict.fromkeys(entrants.keys() & {COMPILED, TUNED}, OVER)
     before = len(report.rows)
-    compare(report, case.case, facts, floor, entrants, settings.repetitions)
+    compare(report, Subject(case.case, facts, floor), entrants, settings.repetitions)
     for k in range(before, len(report.rows)):
         if report.rows[k].peer == OURS:
             report.rows[k] = replace(report.rows[k], **told)

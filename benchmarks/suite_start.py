@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from record import Report, failed_row, times_row
+from fusedsl.bench.record import Report, failed_row, times_row
+from fusedsl.bench.workloads import BY_NAME, selected
 from suite_gpu import Settings
-from workloads import BY_NAME, selected
 
 CHAIN = "sqrt(abs(x*y + {c}*x - y))*(x - 1.5) + maximum(x, y)"
 SOFTMAX = "softmax(x*{c})"

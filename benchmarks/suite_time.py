@@ -11,8 +11,8 @@ from typing import Any
 
 import problems
 import suite_gpu
-import workloads
-from record import Report, Row, times_row
+from fusedsl.bench import workloads
+from fusedsl.bench.record import Report, Row, times_row
 
 
 @dataclass(frozen=True)

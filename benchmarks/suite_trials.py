@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from record import Report
 from trials import EXEMPT, TRIALS, Trial
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -40,6 +39,8 @@ def main() -> int:
     sys.path.append(str(ROOT))
     if given.threads:
         os.environ["FUSEDSL_NUM_THREADS"] = str(given.threads)
+    from fusedsl.bench.record import Report
+
     told: dict[str, Any] = {**Report(None).head, "threads": given.threads, "trials": []}
     print(line("program", "fusedsl", "peer", "times", "first s", "kernels"))
     with tempfile.TemporaryDirectory(prefix="fusedsl-trials-") as cache:

@@ -7,8 +7,8 @@ import os
 from typing import Any
 
 import suite_gpu
-from record import Report, times_row
-from workloads import BY_NAME, Workload, shape_name
+from fusedsl.bench.record import Report, times_row
+from fusedsl.bench.workloads import BY_NAME, Workload, shape_name
 
 Case = tuple[str, tuple[int, int], str]
 

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from record import Row
-from workloads import UNALIGNED
+from fusedsl.bench.ratios import FLOOR, OURS, by_case, ratio, share
+from fusedsl.bench.record import Row
 
-OURS, FLOOR = "fusedsl", "copy"
+UNALIGNED = ("16384x1000", "16384x4097")
 ERRORS = {"float32": 1e-5, "bfloat16": 1e-2}  # the most of max_error; one rounding to bfloat16 is 2e-3
-
-
-def by_case(rows: Iterable[Row]) -> dict[tuple, dict[str, Row]]:
-    """Rows of one suite, workload, shape and dtype together, by peer."""
-    found: dict[tuple, dict[str, Row]] = {}
-    for row in rows:
-        found.setdefault(row.case, {})[row.peer] = row
-    return found
-
-
-def share(row: Row) -> float | None:
-    """Floor over time."""
-    return row.floor_us / row.median_us if row.floor_us and row.median_us else None
-
-
-def ratio(peers: dict[str, Row], peer: str) -> float | None:
-    """How many times faster than this peer."""
-    ours, other = peers[OURS].median_us, peers[peer].median_us if peer in peers else None
-    return other / ours if ours and other else None
 
 
 def misses(case: tuple, peers: dict[str, Row]) -> list[str]:

@@ -13,8 +13,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from record import Row
-from summary import FLOOR, OURS, by_case, ratio, share
+ROOT = Path(__file__).resolve().parent.parent
+if ROOT not in map(Path, sys.path):
+    sys.path.append(str(ROOT))
+
+from fusedsl.bench.ratios import FLOOR, OURS, by_case, ratio, share  # noqa: E402
+from fusedsl.bench.record import Row  # noqa: E402
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 TITLES = {

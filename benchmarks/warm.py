@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from suite_gpu import Settings
 
@@ -31,6 +30,7 @@ def compile_peers(suite: str, count: int, settings: Settings) -> frozenset[str]:
     told = {name: getattr(settings, name) for name in ("only", "dtype", "part", "tuned", "random", "seed", "own")}
     words = [sys.executable, __file__, suite, json.dumps(told), str(jobs)]
     pipes: dict = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    pipes["env"] = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     started = [subprocess.Popen([*words, str(k)], **pipes) for k in range(jobs)]
     for name in LIBRARIES:
         with contextlib.suppress(Exception):  # what does not import is a peer's result when it is timed
@@ -52,7 +52,6 @@ def compile_peers(suite: str, count: int, settings: Settings) -> frozenset[str]:
 def main() -> None:
     """Compile every `jobs`-th case, from the k-th. A case that fails here fails again, with its reason, when timed."""
     suite, told, jobs, k = sys.argv[1:]
-    sys.path.append(str(Path(__file__).resolve().parent.parent))
     import suite_gpu
     import suite_problems
 

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 from ..report.table import text_table
-from .demo import HEAD, parse_count, row
+from .demo import HEAD, WORKLOADS, parse_count, row
 from .measure import find_target, measure
-from .workloads import WORKLOADS
 
 SUITES = Path(__file__).parent.parent.parent / "benchmarks" / "run.py"
 SIZES = (1 << 14, 1 << 18, 1 << 22)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -16,10 +14,12 @@ import numpy as np
 
 from .. import config
 from ..api import kernel
+from ..bench.formulas import erf_of
+from ..bench.record import cpu_name
+from ..bench.workloads import Workload, draw
 from ..errors import CompileError
 from ..report.explain import Explanation
 from ..runtime.driver import cuda_available, driver
-from .workloads import Workload
 
 TOLERANCE = 2e-5  # of the largest magnitude, for float32 results
 
@@ -60,15 +60,8 @@ def find_target() -> BenchmarkTarget:
         facts = driver().facts(0)
         name = f"{facts.name} (compute capability {facts.cc[0]}.{facts.cc[1]})"
         return BenchmarkTarget(name, f"CuPy {cupy.__version__}", cupy, _gpu_seconds, 1 << 24)
-    name = f"{_cpu_name()}, {config.num_threads()} threads"
+    name = f"{cpu_name()}, {config.num_threads()} threads"
     return BenchmarkTarget(name, f"NumPy {np.__version__}, one thread", np, _cpu_seconds, 1 << 21)
-
-
-def _cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
 
 
 def _cpu_seconds(call: Callable[[], Any]) -> float:
@@ -102,20 +95,22 @@ def medians(target: BenchmarkTarget, *calls: Callable[[], Any], budget: float = 
 
 def measure(workload: Workload, elements: int, target: BenchmarkTarget) -> Measured:
     """Compile, check and time one workload of about `elements` elements."""
-    host = workload.arguments(np.random.default_rng(0), elements)
-    values = {name: target.module.asarray(v) if isinstance(v, np.ndarray) else v for name, v in host.items()}
+    columns = max(8, min(1024, elements))
+    arrays = draw(workload, (max(1, elements // columns), columns), "float32")
+    values = {**dict(workload.scalars), **{name: target.module.asarray(x) for name, x in arrays.items()}}
     compiled = kernel(workload.text)
+    function = workload.plain(target.module, erf_of(target.module))
 
     def fused() -> Any:
         return compiled(**values)
 
     def unfused() -> Any:
-        return workload.unfused(target.module, **values)
+        return function(*values.values())
 
     start = time.perf_counter()
     results = _on_host(fused())
     first_call = time.perf_counter() - start
-    truth = _truth(workload, host)
+    truth = _truth(workload, arrays)
     errors = _error(results, truth), _error(_on_host(unfused()), truth)
     explanation = _explained(compiled, values)
     seconds, unfused_seconds = medians(target, fused, unfused)
@@ -130,10 +125,10 @@ def _explained(compiled: Any, values: Mapping[str, Any]) -> Explanation:
         return compiled.explain(**values, device="cuda", compile=False)
 
 
-def _truth(workload: Workload, host: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
+def _truth(workload: Workload, arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     """The results in float64."""
-    wide = {name: v.astype(np.float64) if isinstance(v, np.ndarray) else v for name, v in host.items()}
-    return _tuple(workload.unfused(np, **wide))
+    function = workload.plain(np, erf_of(np))
+    return _tuple(function(*dict(workload.scalars).values(), *(x.astype(np.float64) for x in arrays.values())))
 
 
 def _on_host(results: Any) -> tuple[np.ndarray, ...]:

@@ -17,11 +17,9 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import accuracy  # noqa: E402
 import instructions  # noqa: E402
-import record  # noqa: E402
 import summary  # noqa: E402
 import table  # noqa: E402
-import turns  # noqa: E402
-import workloads  # noqa: E402
+from fusedsl.bench import formulas, record, turns, workloads  # noqa: E402
 
 KEYS = {"suite", "workload", "shape", "dtype", "peer", "median_us", "p20_us", "p80_us", "bytes", "flops"}
 KEYS |= {"floor_us", "max_error"}
@@ -56,14 +54,14 @@ def test_a_suite_without_its_machine_says_so():
     assert told.returncode == 2 and "needs an NVIDIA GPU" in told.stdout
 
 
-@pytest.mark.parametrize("workload", workloads.WORKLOADS, ids=lambda w: w.name)
+@pytest.mark.parametrize("workload", workloads.ALL, ids=lambda w: w.name)
 def test_every_workload_says_the_same_as_text_and_as_torch(workload):
     """As fusedsl computes them, in both dtypes of the suites, against torch in float64."""
     torch = pytest.importorskip("torch")
     import fusedsl as fd
 
     kernel, draw = fd.kernel(workload.text, max_kernels=1), np.random.default_rng(0)
-    for dtype in workloads.DTYPES:
+    for dtype in ("float32", "bfloat16"):
         made = {}
         for one in workload.inputs:
             size = one.shape((8, 40))
@@ -72,6 +70,9 @@ def test_every_workload_says_the_same_as_text_and_as_torch(workload):
         numbers = dict(workload.scalars)
         results = kernel(**numbers, **made)
         right = workload.torch(torch)(*numbers.values(), *(x.double() for x in made.values()))
+        plain = workload.plain(np, formulas.erf_of(np))(*numbers.values(), *(x.double().numpy() for x in made.values()))
+        for ours, reference in zip(as_tuple(plain), as_tuple(right), strict=True):
+            np.testing.assert_allclose(ours, reference, rtol=1e-5, atol=1e-5)
         for result, reference in zip(as_tuple(results), as_tuple(right), strict=True):
             assert result.dtype == getattr(torch, dtype)
             error = float((result.double() - reference).abs().max() / reference.abs().max())
@@ -145,7 +146,8 @@ def test_a_case_has_a_row_for_each_peer_in_their_order_whatever_becomes_of_them(
     entrants = {name: lambda timer=timer: (timer, 1e-7) for name, timer in good.items()}
     entrants |= {"late": "left out: too late", "breaks": lambda: (lambda count: [][0], 0.0), "fails": lambda: 1 / 0}
     entrants["cupy"] = lambda: (partial(card.times, lambda: None), 1e-7)
-    times = turns.compare(report, ("rows", "softmax", "4x4", "float32"), (1, 1), 2.0, entrants, 30)
+    subject = turns.Subject(("rows", "softmax", "4x4", "float32"), (1, 1), 2.0)
+    times = turns.compare(report, subject, entrants, 30)
     told = {r.peer: r for r in report.rows}
     assert list(told) == ["fusedsl", "torch", "late", "breaks", "fails", "cupy"]
     assert told["late"].error == "left out: too late" and "IndexError" in told["breaks"].error

@@ -13,9 +13,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import llama_block
 import products
-import record
 import suite_gpu
 import suite_products
+from fusedsl.bench import record
 
 torch = pytest.importorskip("torch")
 

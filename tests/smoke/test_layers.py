@@ -28,6 +28,7 @@ LAYERS = (
     ("evaluation",),
     ("foreach_calls", "attention_calls", "loaded_function"),
     ("load_file",),
+    ("bench",),
     ("cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -8,7 +8,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from importlib import metadata
@@ -19,7 +19,11 @@ PACKAGES = (
     *("numpy", "numba", "numba-cuda", "llvmlite", "cuda-core", "cuda-bindings", "lark", "ml_dtypes"),
     *("torch", "triton", "cupy-cuda12x", "cupy-cuda13x", "numexpr", "jax", "liger-kernel", "quack-kernels"),
 )
-OPTIONAL = ("error", "plan", "first_s")  # of a row: what is left out of the file where there is none
+OPTIONAL = {"error": None, "plan": None, "first_s": None, "measure": "kernel"}  # left out of the file if they are these
+
+
+CaseKey = tuple[str, str, str, str]
+"""Suite, workload, shape and dtype."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,10 @@ class Row:
     error: str | None = None
     plan: str | None = None  # of fusedsl, where a suite tells the kernels of the call
     first_s: float | None = None  # of fusedsl, where a suite times the first call
+    measure: str = "kernel"  # or "call": what the host's clock says of a warm call
 
     @property
-    def case(self) -> tuple[str, str, str, str]:
+    def case(self) -> CaseKey:
         return (self.suite, self.workload, self.shape, self.dtype)
 
     @property
@@ -52,11 +57,17 @@ class Row:
         return self.error is not None and self.error.startswith("ModuleNotFoundError")
 
 
+def tell(line: str) -> None:
+    """Print a line at once."""
+    print(line, flush=True)
+
+
 @dataclass
 class Report:
     """The rows so far; `add` writes the file anew, so a run that is stopped leaves what it had."""
 
     path: Path | None
+    say: Callable[[str], None] = tell
     rows: list[Row] = field(default_factory=list)
     head: dict[str, Any] = field(default_factory=dict)
 
@@ -66,16 +77,16 @@ class Report:
     def add(self, row: Row) -> None:
         if row.absent:
             if not any(r.absent and r.peer == row.peer for r in self.rows):
-                print(f"    {row.peer} is left out: {row.error}", flush=True)
+                self.say(f"    {row.peer} is left out: {row.error}")
         elif row.error:
-            print(f"    {row.workload} {row.shape} {row.dtype}: {row.peer}: {row.error}", flush=True)
+            self.say(f"    {row.workload} {row.shape} {row.dtype}: {row.peer}: {row.error}")
         self.rows.append(row)
         self.write()
 
     def write(self) -> None:
         """The file anew, if there is one."""
         if self.path is not None:
-            rows = [{k: v for k, v in asdict(r).items() if k not in OPTIONAL or v} for r in self.rows]
+            rows = [{k: v for k, v in asdict(r).items() if k not in OPTIONAL or v != OPTIONAL[k]} for r in self.rows]
             part = self.path.with_suffix(".part")
             part.write_text(json.dumps({**self.head, "rows": rows}, indent=1, allow_nan=False) + "\n")
             os.replace(part, self.path)
@@ -96,18 +107,18 @@ def quantile(times: Sequence[float], share: float) -> float:
 
 
 def times_row(
-    case: tuple, peer: str, times: Sequence[float], facts: tuple, floor: float | None, error: float | None
+    case: CaseKey, peer: str, times: Sequence[float], facts: tuple[int, int], floor: float | None, error: float | None
 ) -> Row:
     """A row from repeated times in µs; `facts` are bytes and flops. An error that is no number is a failure."""
-    spread = [round(quantile(times, share), 3) for share in (0.5, 0.2, 0.8)]
+    middle, low, high = (round(quantile(times, share), 3) for share in (0.5, 0.2, 0.8))
     if error is None:
-        return Row(*case, peer, *spread, *facts, floor, None)
+        return Row(*case, peer, middle, low, high, *facts, floor, None)
     known = math.isfinite(error)
     wrong = None if known else "the result is not finite where the reference is"
-    return Row(*case, peer, *spread, *facts, floor, float(f"{error:.3g}") if known else None, wrong)
+    return Row(*case, peer, middle, low, high, *facts, floor, float(f"{error:.3g}") if known else None, wrong)
 
 
-def failed_row(case: tuple, peer: str, facts: tuple, fault: BaseException | str) -> Row:
+def failed_row(case: CaseKey, peer: str, facts: tuple[int, int], fault: BaseException | str) -> Row:
     """A row for a peer that could not run."""
     told = fault if isinstance(fault, str) else f"{type(fault).__name__}: {fault}"
     return Row(*case, peer, None, None, None, *facts, None, None, " ".join(told.split())[:300] or "failed")
@@ -118,7 +129,8 @@ def failed_row(case: tuple, peer: str, facts: tuple, fault: BaseException | str)
 
 def machine() -> dict[str, Any]:
     """The processor, its threads, and the GPU with its driver where there is one."""
-    found: dict[str, Any] = {"cpu": _cpu(), "threads": len(os.sched_getaffinity(0)), "system": platform.platform()}
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    found: dict[str, Any] = {"cpu": cpu_name(), "threads": threads, "system": platform.platform()}
     gpu = nvidia_smi("name,driver_version,clocks.max.sm,clocks.max.mem,power.limit")
     if gpu:
         found["gpu"] = gpu
@@ -135,7 +147,8 @@ def nvidia_smi(fields: str) -> str | None:
     return told.stdout.strip() or None if told.returncode == 0 else None
 
 
-def _cpu() -> str:
+def cpu_name() -> str:
+    """The processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

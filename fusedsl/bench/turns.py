@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from record import Report, Row, failed_row, times_row
+from .record import CaseKey, Report, Row, failed_row, times_row
 
 ROUNDS = 3  # the card's clock falls while it draws most, for whoever comes next: each round begins with another peer
 
@@ -15,11 +16,19 @@ Entrant = Callable[[], "tuple[Timer, float | None]"]
 """Prepares a peer: its timer, and the error of its results (see `times_row`)."""
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What peers compute: the case of its rows, bytes and flops, the least time in µs, and which time is measured."""
+
+    case: CaseKey
+    facts: tuple[int, int]
+    floor: float | None
+    measure: str = "kernel"
+
+
 def compare(
     report: Report,
-    case: tuple,
-    facts: tuple,
-    floor: float | None,
+    subject: Subject,
     entrants: Mapping[str, Entrant | str],
     repetitions: int,
     once: Collection[str] = (),
@@ -31,12 +40,12 @@ def compare(
     failed: dict[str, Row] = {}
     for name, entrant in entrants.items():
         if isinstance(entrant, str):
-            failed[name] = failed_row(case, name, facts, entrant)
+            failed[name] = failed_row(subject.case, name, subject.facts, entrant)
             continue
         try:
             timers[name], errors[name] = entrant()
         except Exception as fault:  # a peer's failure is a result, whatever its type
-            failed[name] = failed_row(case, name, facts, fault)
+            failed[name] = failed_row(subject.case, name, subject.facts, fault)
     times: dict[str, list[float]] = {name: [] for name in timers}
     for name, count in turns(list(timers), repetitions, once):
         if name not in times:
@@ -44,11 +53,15 @@ def compare(
         try:
             times[name] += timers[name](count)
         except Exception as fault:
-            failed[name] = failed_row(case, name, facts, fault)
+            failed[name] = failed_row(subject.case, name, subject.facts, fault)
             del times[name]
     for name in entrants:
-        report.add(failed.get(name) or times_row(case, name, times[name], facts, floor, errors[name]))
+        report.add(replace(failed.get(name) or _row(subject, name, times[name], errors[name]), measure=subject.measure))
     return times
+
+
+def _row(subject: Subject, name: str, times: list[float], error: float | None) -> Row:
+    return times_row(subject.case, name, times, subject.facts, subject.floor, error)
 
 
 def turns(names: Sequence[str], repetitions: int, once: Collection[str] = ()) -> Iterator[tuple[str, int]]:
