@@ -12,6 +12,7 @@ from ..ir.dims import Dim, Symbol, evaluate, expression
 from ..ir.graph import Graph, Type
 from ..rewrite.fp_contract import round_products
 from .cost_model import Prices, plus
+from .equal_widths import unify_equal_widths
 from .formulation import AttentionMode, Formulation, ProductMode
 from .fusion_group import Decision, Partition, concatenate
 from .lower import lower_segment
@@ -93,6 +94,8 @@ def partition_graph(
     plans do not depend on the device; `hardware` prices the decisions that are reported.
     """
     graph = round_products(graph)
+    if way.attention is not AttentionMode.TILE_MAX:  # on CPUs a BLAS multiplies for each width
+        graph = unify_equal_widths(graph, _same(fits_in(extents, guards)))
     partitioner = _GraphPartitioner(extents, guards, way, hardware or _priced_for(way.attention), check)
     cut = partitioner.graph(graph, materialize(graph.results, partitioner.rate, fits_in(extents, guards), way))
     prices = Prices(extents, _priced_for(way.attention))
