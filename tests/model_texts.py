@@ -21,14 +21,14 @@ MODEL_TEXTS = (
         "attention of projections",
         "q=x@wq; k=x@wk; v=x@wv; softmax(q@k.mT/8)@v",
         {"x": (1024, 1024), "wq": (1024, 64), "wk": (1024, 64), "wv": (1024, 64)},
-        3,
+        2,
         True,
     ),
     ModelText(
         "attention() of projections",
         "attention((x@wq)[None,None], (x@wk)[None,None], (x@wv)[None,None])",
         {"x": (1024, 1024), "wq": (1024, 64), "wk": (1024, 64), "wv": (1024, 64)},
-        3,
+        2,
         True,
     ),
     ModelText(
@@ -38,7 +38,7 @@ MODEL_TEXTS = (
             "dhk->bhsk\",x,wv); attention(q,k,v,mask='j <= i')"
         ),
         {"x": (2, 512, 1024), "wq": (1024, 8, 64), "wk": (1024, 8, 64), "wv": (1024, 8, 64)},
-        3,
+        2,
         True,
     ),
     ModelText(
@@ -48,7 +48,7 @@ MODEL_TEXTS = (
             "2); v=swapaxes(reshape(x@wv,(2,512,8,64)),1,2); attention(q,k,v,mask='j <= i')"
         ),
         {"x": (2, 512, 1024), "wq": (1024, 512), "wk": (1024, 512), "wv": (1024, 512)},
-        4,
+        2,
         True,
     ),
     ModelText(
@@ -106,7 +106,7 @@ MODEL_TEXTS = (
             "c": (512, 32),
             "s": (512, 32),
         },
-        5,
+        3,
         True,
     ),
     ModelText(
@@ -128,7 +128,7 @@ MODEL_TEXTS = (
             "g": (64,),
             "h": (64,),
         },
-        8,
+        5,
         True,
     ),
     ModelText(
@@ -196,7 +196,7 @@ MODEL_TEXTS = (
             "2); v=swapaxes(reshape(x@wv,(2,512,2,64)),1,2); attention(q,k,v,mask='j <= i')"
         ),
         {"x": (2, 512, 1024), "wq": (1024, 512), "wk": (1024, 128), "wv": (1024, 128)},
-        4,
+        3,
         True,
     ),
     ModelText(

@@ -53,7 +53,7 @@ def _can_be_isolated(g: FusionGroup, fits: Fits, multiplies: Callable[[DType], b
     free = free_axes(g.values)
     for f in g.folds:
         pair = matmul_factors(f, free, g.rows)
-        if pair is None or any(x.op != "load" for x in pair):
+        if pair is None or any(g.imports.get(x, x).op != "load" for x in pair):
             return False
         left, right = (count_of(a for a in g.rows if a in free[x] and a not in free[y]) for x, y in (pair, pair[::-1]))
         same = pair[0].type.dtype is pair[1].type.dtype and multiplies(pair[0].type.dtype)

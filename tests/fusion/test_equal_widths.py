@@ -1,4 +1,4 @@
-"""Products of one operand share a kernel where their other operands are equally wide, though nothing in the program says
+"""Products of one operand share a kernel where their other operands are equally wide, though nothing in a program says
 so; calls of other widths have a plan of their own."""
 
 from __future__ import annotations

@@ -34,3 +34,10 @@ def test_a_llama_block_has_the_kernels_of_its_text():
         assert sorted(x.access for x in one.operands) == sorted(x.access for x in other.operands)
     (attention,) = (k for k in traced if isinstance(k, AttentionKernel))
     assert all(x.strides.endswith("1") for x in attention.operands[: attention.inputs])
+
+
+def test_a_llama_block_takes_nine_launches():
+    given = {name: fd.spec(shape, "bfloat16") for name, (shape, _) in llama_block.PREFILL.items()}
+    text = fd.kernel(llama_block.PREFILL_TEXT)
+    call = resolved_call(text._program, [given[name] for name in text.params], "cuda", (9, 0))
+    assert len(call.launches) == 9
