@@ -8,7 +8,8 @@ from dataclasses import replace
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim
 from ..ir.graph import Node, Type, node, resolve
-from ..ir.ops import LEAVES, VIEWS
+from ..ir.op_cost import FETCH_COST
+from ..ir.ops import LEAVES, OPS, VIEWS
 from .coordinates import (
     Axis,
     ComputedIndex,
@@ -29,6 +30,8 @@ ARITHMETIC = (
     *VIEWS,
 )  # operations of index arithmetic of slices and concatenations
 FREE = (*VIEWS, "convert")  # operations without cost
+VIEW_COST = 3  # instructions of a view of an argument, for its address
+WORKS = ("reduce", "scan", "sorted", "contract")
 BOUND_TAG = 1 << 20  # least tag of axes that a reduction binds; results have smaller tags
 
 
@@ -188,3 +191,12 @@ def _contracted(n: Node, at: Coordinates) -> list[tuple[Node, Coordinates]]:
     for c in letters.summed:
         place[c] = Coordinate(0, 1, None) if extents[c] == 1 else _bound(extents[c], place.values())
     return [(x, tuple(place[c] for c in own)) for x, own in zip(n.args, (letters.left, letters.right))]
+
+
+def cost(n: Node) -> int:
+    """Instructions per element of a node, without its operands."""
+    if n.op == "gather":
+        return FETCH_COST
+    if n.op == "index" and n.args[0].op == "param":
+        return VIEW_COST
+    return OPS[n.op].cost if n.op in OPS else int(n.op not in (*FREE, "const"))

@@ -12,7 +12,7 @@ from .contractions import matmul_factors
 from .coordinates import Axis
 from .cost_model import computed_nodes, cost, count_of
 from .fusion_group import FusionGroup, depends_on, load_of
-from .materialize import MOST_OPERATIONS
+from .kernel_limits import MOST_OPERATIONS
 from .partition import LONG_ROW
 from .scalar_program import ScalarStore, temporary
 

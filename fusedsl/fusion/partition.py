@@ -15,7 +15,7 @@ from .coordinates import Axis, memory_order
 from .cost_model import Computation, Prices, computed_nodes, cost
 from .formulation import Formulation
 from .fusion_group import Decision, FusionGroup, Partition, in_launch_order, load_of
-from .materialize import MOST_OPERATIONS, MOST_PROMISED
+from .kernel_limits import MOST_OPERATIONS, MOST_PROMISED
 from .messages import LONG, describe_axes, describe_fold, describe_mismatch, why_separate
 from .online.choose_attention import AttentionChoice, external_folds, needed_folds
 from .online.find_attention import AttentionPattern

@@ -16,10 +16,11 @@ from .equal_widths import unify_equal_widths
 from .formulation import AttentionMode, Formulation, ProductMode
 from .fusion_group import Decision, Partition, concatenate
 from .lower import lower_segment
-from .materialize import StoredArray, materialize, unfused_arrays
+from .materialize import materialize, unfused_arrays
 from .matmul_operands import KERNEL_OVERHEAD, store_factors
 from .online.choose_attention import choose_attention
 from .partition import partition
+from .read_analysis import StoredArray
 from .recompute_or_store import materialize_shared
 from .register_budget import fit_register_budget
 from .roofline import Work, seconds

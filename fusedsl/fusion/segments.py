@@ -13,8 +13,8 @@ from typing import Literal
 
 from ..ir.graph import Graph, Node, Type, node, search, walk
 from ..ir.ops import CASTS, LEAVES, OPS, VIEWS
-from .demand_analysis import array_below
-from .materialize import WORKS, StoredArray, cost
+from .demand_analysis import WORKS, array_below, cost
+from .read_analysis import StoredArray
 
 MOST_ROUNDS = 4  # of moving roots to later segments
 

@@ -16,7 +16,7 @@ from ...rewrite.online.discover import ONE_VALUE_OPERAND, find_passes
 from ...rewrite.online.online_reduction import OnlineReduction
 from ...rewrite.scalar_builder import free_axes, product_of, scalar_op
 from ..coordinates import Axis, memory_order
-from ..materialize import WIDEST, Fits
+from ..kernel_limits import WIDEST, Fits
 from ..scalar_program import ScalarProgram
 from .candidates import ReductionSet, group_reductions, rename_axis, split_by_scores, split_by_weighted_sum
 from .score_products import (

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import I8, I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
-from ..tile.memory import ACCESS_BYTES, ValidElements, ld_shared, load_vector, st_shared, store_vector, stored_type
+from ..tile.element_registers import stored_type
+from ..tile.memory import ACCESS_BYTES, ld_shared, load_vector, st_shared, store_vector
 from ..tile.tile import Tile
+from ..tile.valid_elements import ValidElements
 
 SWIZZLED = 8  # chunks of a row of shared memory that change places: 128 bytes, all of its banks
 WARP = 32

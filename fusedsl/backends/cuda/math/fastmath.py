@@ -13,7 +13,8 @@ from math import log2
 from typing import Any
 
 from ..compiler.numba_backend import Emitter, intrinsic, ir, types
-from .vocabulary import LIBDEVICE_1, library_rule, logistic
+from .libdevice import LIBDEVICE_1, library_rule
+from .vocabulary import logistic
 
 # name: (instruction, factor of its operand, factor of its result)
 INSTRUCTIONS = {

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import F32, F64, I32, Emitter, emitted, intrinsic, ir, numba_type, types
-from ..tile.memory import element_type, ld_shared, st_shared
+from ..tile.element_registers import element_type
+from ..tile.memory import ld_shared, st_shared
 from .tile_shapes import COPY_BYTES, FmaTileShape
 
 GROUP = 4  # neighbouring rows and columns of a thread

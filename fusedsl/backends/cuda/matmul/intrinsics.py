@@ -11,9 +11,11 @@ from collections.abc import Callable
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import F32, F64, I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..tile.element import unpaired
-from ..tile.memory import ACCESS_BYTES, ValidElements, element_type, ld_shared, st_shared, store_vector
+from ..tile.element_registers import element_type
+from ..tile.memory import ACCESS_BYTES, ld_shared, st_shared, store_vector
 from ..tile.thread_index import one_of
 from ..tile.tile import Tile
+from ..tile.valid_elements import ValidElements
 from .schedule import DEPTH, EACH, EDGE, PADDED, THREADS
 
 TEAM, OWN = 16, 4  # threads along an edge, rows and columns of each

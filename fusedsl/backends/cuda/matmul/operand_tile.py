@@ -7,7 +7,9 @@ from contextlib import nullcontext
 
 from ....ir.types import dtype
 from ..compiler.numba_backend import I32, I64, VOID, Emitter, emitted, ir, types
-from ..tile.memory import ValidElements, load_vector, st_shared, stored_type
+from ..tile.element_registers import stored_type
+from ..tile.memory import load_vector, st_shared
+from ..tile.valid_elements import ValidElements
 from .tile_shapes import COPY_BYTES, SWIZZLE_BYTES, OperandTileShape
 
 CHUNKS = SWIZZLE_BYTES // COPY_BYTES

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, numba_type, types
 from ..tile.element import narrowed_value, pair, paired, stored_elements
-from ..tile.memory import ACCESS_BYTES, ValidElements, ld_shared, load_vector, store_vector, stored_type
+from ..tile.element_registers import stored_type
+from ..tile.memory import ACCESS_BYTES, ld_shared, load_vector, store_vector
+from ..tile.valid_elements import ValidElements
 from .tile_shapes import RowVectorShape
 
 i32, i64 = types.int32, types.int64

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, types
 from ..tile.loops import looped
-from ..tile.memory import ACCESS_BYTES, ValidElements, ld_shared, load_vector, st_shared, store_vector
+from ..tile.memory import ACCESS_BYTES, ld_shared, load_vector, st_shared, store_vector
+from ..tile.valid_elements import ValidElements
 
 i32, i64 = types.int32, types.int64
 

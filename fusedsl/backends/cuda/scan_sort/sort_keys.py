@@ -12,8 +12,8 @@ from functools import partial
 
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import F32, F64, I32, I64, SHARED, VOID, Emitter, ir, types
+from ..tile.element_registers import element_type
 from ..tile.loops import repeated
-from ..tile.memory import element_type
 from ..tile.shuffle import WARP
 from ..tile.thread_group import ThreadGroup
 from ..tile.tile import Tile

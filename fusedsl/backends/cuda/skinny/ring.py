@@ -12,7 +12,9 @@ from collections.abc import Callable
 from ....ir.types import UINT16, UINT32, DType
 from ....kernel_ir.memory_access import ACCESS_BYTES
 from ..compiler.numba_backend import I32, I64, VOID, Emitter, emitted, ir, types
-from ..tile.memory import ValidElements, load_vector, st_shared, stored_type
+from ..tile.element_registers import stored_type
+from ..tile.memory import load_vector, st_shared
+from ..tile.valid_elements import ValidElements
 from .layout import SkinnyLayout
 from .threads import copied_place
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, numba_type, types
 from ..matmul.intrinsics import fused_multiply_add
-from ..tile.memory import ACCESS_BYTES, element_type, ld_shared, st_shared
+from ..tile.element_registers import element_type
+from ..tile.memory import ACCESS_BYTES, ld_shared, st_shared
 from .layout import OWN, SmallLayout
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ....ir.types import dtype
 from ..compiler.numba_backend import I8, I32, I64, SHARED, VOID, Emitter, emitted, intrinsic, ir, types
-from .memory import ld_shared, stored_type
+from .element_registers import stored_type
+from .memory import ld_shared
 from .tile import Tile
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import I8, I32, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..math import convert
-from .memory import is_packed, load_predicated, load_vector, store_vector
+from .element_registers import is_packed
+from .memory import load_predicated, load_vector, store_vector
 
 
 def narrowed_value(e: Emitter, kind: DType, element: ir.Value, source: types.Type) -> ir.Value:

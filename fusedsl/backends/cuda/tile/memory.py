@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ....ir.types import DType
-from ..compiler.numba_backend import F32, F64, GLOBAL, I1, I8, I16, I32, I64, SHARED, VOID, Emitter, ir, types
+from ..compiler.numba_backend import GLOBAL, I8, I16, I32, I64, SHARED, VOID, Emitter, ir
+from .element_registers import pack_registers, register_bits, unpack_registers
+from .valid_elements import ValidElements
 
 ACCESS_BYTES, HALF = 16, 8
 SKIP = "PARTS_DONE_${:uid}"
@@ -13,63 +13,6 @@ SKIP = "PARTS_DONE_${:uid}"
 # inputs push them out. On an H200 that is 3 % of the time of large rows and 4 % of large maps, whatever the L2 held
 # before; reads that leave first, or results that stay, are slower, and nothing outlives the next large kernel.
 KEEP = "createpolicy.fractional.L2::evict_last.b64 {}, 1.0;"
-
-
-@dataclass(frozen=True)
-class ValidElements:
-    """Valid elements of a vector: those from `skip` on and below `count` (int32; None: no such bound).
-
-    If `partial`, a vector may be valid in part; otherwise it is valid or not as a whole. Partial loads that are `exact`
-    end with the last valid element, others with its aligned block of 16 bytes at most.
-    """
-
-    count: ir.Value | None
-    skip: ir.Value | None = None
-    partial: bool = False
-    exact: bool = True
-
-    def after(self, builder: ir.IRBuilder, elements: int) -> ValidElements:
-        """The same, counted from a later element."""
-        if not self.partial or not elements:
-            return self
-        room, skip = (None if x is None else builder.sub(x, I32(elements)) for x in (self.count, self.skip))
-        return ValidElements(room, skip, True, self.exact)
-
-    def has(self, builder: ir.IRBuilder, element: int) -> ir.Value:
-        """True if this element is valid."""
-        valid = I1(1)
-        if self.count is not None:
-            valid = builder.icmp_signed(">", self.count, I32(element if self.partial else 0))
-        if self.partial and self.skip is not None:
-            valid = builder.and_(valid, builder.icmp_signed("<=", self.skip, I32(element)))
-        return valid
-
-    def any(self, builder: ir.IRBuilder, width: int) -> ir.Value:
-        """True if one of the first `width` elements is valid."""
-        valid = I1(1) if self.count is None else builder.icmp_signed(">", self.count, I32(0))
-        if self.partial and self.skip is not None:
-            valid = builder.and_(valid, builder.icmp_signed("<", self.skip, I32(width)))
-        return valid
-
-
-def element_type(dtype: DType) -> ir.Type:
-    """How one element of an array is held in LLVM: floats narrower than 32 bits and bool as their bits."""
-    if dtype.kind == "f" and dtype.bits >= 32:
-        return F32 if dtype.bits == 32 else F64
-    return ir.IntType(dtype.itemsize * 8)
-
-
-def stored_type(dtype: DType, count: int, width: int) -> types.UniTuple:
-    """The tuple that `count` loaded elements are held in: 16-bit floats stay packed in pairs."""
-    if dtype.kind == "f" and dtype.bits == 16:
-        return types.UniTuple(types.uint32, count // 2) if width % 2 == 0 else types.UniTuple(types.uint16, count)
-    if dtype.kind == "b" or dtype.storage:
-        return types.UniTuple(types.uint8, count)
-    return types.UniTuple(getattr(types, dtype.name), count)
-
-
-def is_packed(dtype: DType, width: int) -> bool:
-    return dtype.kind == "f" and dtype.bits == 16 and width % 2 == 0
 
 
 def load_vector(e: Emitter, dtype: DType, width: int, address: ir.Value, room: ValidElements | None) -> list[ir.Value]:
@@ -82,7 +25,7 @@ def load_vector(e: Emitter, dtype: DType, width: int, address: ir.Value, room: V
             units = _read_whole(e, dtype, chunk, at)
         else:
             units = _read_checked(e, dtype, chunk, at, room.after(e.builder, begin))
-        elements += _elements(e, dtype, chunk, units)
+        elements += unpack_registers(e, dtype, chunk, units)
     return elements
 
 
@@ -94,16 +37,11 @@ def store_vector(
     per_chunk = len(values) * chunk // width
     for number, begin in enumerate(range(0, width, chunk)):
         at = e.builder.add(address, I64(begin * dtype.itemsize))
-        units = _units(e, dtype, chunk, values[number * per_chunk : (number + 1) * per_chunk])
+        units = pack_registers(e, dtype, chunk, values[number * per_chunk : (number + 1) * per_chunk])
         if room is None:
             _write_whole(e, at, units)
         else:
             _write_checked(e, dtype, chunk, at, units, room.after(e.builder, begin))
-
-
-def _unit_bits(dtype: DType, width: int) -> int:
-    """Registers that an access moves: 64 bits for 8-byte elements, else 32, less for a lone narrow element."""
-    return 64 if dtype.itemsize == 8 else min(32, 8 * dtype.itemsize * width)
 
 
 def _suffix(count: int, bits: int) -> str:
@@ -120,12 +58,12 @@ def _register(bits: int) -> str:
 
 def ld_shared(e: Emitter, dtype: DType, width: int, address: ir.Value) -> list[ir.Value]:
     """`width` neighbouring elements in shared memory, 16 bytes at most, as `stored_type` holds them."""
-    return _elements(e, dtype, width, _read_whole(e, dtype, width, address, SHARED))
+    return unpack_registers(e, dtype, width, _read_whole(e, dtype, width, address, SHARED))
 
 
 def st_shared(e: Emitter, dtype: DType, width: int, address: ir.Value, values: list[ir.Value]) -> None:
     """The inverse of `ld_shared`."""
-    b, units = e.builder, _units(e, dtype, width, values)
+    b, units = e.builder, pack_registers(e, dtype, width, values)
     kind = units[0].type if len(units) == 1 else ir.VectorType(units[0].type, len(units))
     value = units[0]
     if len(units) > 1:
@@ -136,7 +74,7 @@ def st_shared(e: Emitter, dtype: DType, width: int, address: ir.Value, values: l
 
 
 def _read_whole(e: Emitter, dtype: DType, width: int, address: ir.Value, space: int = GLOBAL) -> list[ir.Value]:
-    b, bits = e.builder, _unit_bits(dtype, width)
+    b, bits = e.builder, register_bits(dtype, width)
     count = width * dtype.itemsize * 8 // bits
     if count == 1 or e.cc < (8, 0) or space != GLOBAL:
         kind = ir.IntType(bits) if count == 1 else ir.VectorType(ir.IntType(bits), count)
@@ -195,7 +133,7 @@ def _within(name: str, ends: str, least: int, begins: str, most: int, given: str
 
 def _read_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, room: ValidElements) -> list[ir.Value]:
     """A vector of which any element exists: all of its aligned block or, if it is to be exact, up to its last one."""
-    bits = _unit_bits(dtype, width)
+    bits = register_bits(dtype, width)
     count = width * dtype.itemsize * 8 // bits
     if not room.exact or not room.partial or room.count is None or width == 1:
         return _read_if(e, room.any(e.builder, width), count, bits, address)
@@ -219,7 +157,7 @@ def _read_up_to(e: Emitter, dtype: DType, width: int, address: ir.Value, room: V
 
     Threads whose vector does not end early read all of it; only those at the end of an array go register by register.
     """
-    bits = _unit_bits(dtype, width)
+    bits = register_bits(dtype, width)
     count = width * dtype.itemsize * 8 // bits
     end, begin = f"${count + 1}", f"${count + 2}" if room.skip is not None else ""
     lines = [".reg .pred whole, part, some;", *_zeros(count, bits), *_keep(e, count)]
@@ -279,8 +217,8 @@ def _loaded(
 
 def load_predicated(e: Emitter, dtype: DType, address: ir.Value, wanted: ir.Value) -> ir.Value:
     """One element of an array that this kernel does not write, as `stored_type` holds it; 0 where it is not wanted."""
-    units = _read_if(e, wanted, 1, _unit_bits(dtype, 1), address, effect=False)
-    return _elements(e, dtype, 1, units)[0]
+    units = _read_if(e, wanted, 1, register_bits(dtype, 1), address, effect=False)
+    return unpack_registers(e, dtype, 1, units)[0]
 
 
 def load_unaligned(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: int, room: ValidElements | None):
@@ -315,7 +253,9 @@ def load_unaligned(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped
     words = [b.select(shifted, words[k + 1], words[k]) for k in range(5)]
     bits = b.shl(b.and_(off, I32(3)), I32(3))
     text = "shf.r.wrap.b32 $0, $1, $2, $3;"
-    return _elements(e, dtype, width, [e.asm(I32, text, "=r,r,r,r", [words[k], words[k + 1], bits]) for k in range(4)])
+    return unpack_registers(
+        e, dtype, width, [e.asm(I32, text, "=r,r,r,r", [words[k], words[k + 1], bits]) for k in range(4)]
+    )
 
 
 def copy(e: Emitter, target: ir.Value, source: ir.Value, size: int, room: ValidElements | None, dtype: DType) -> None:
@@ -336,7 +276,7 @@ def copy(e: Emitter, target: ir.Value, source: ir.Value, size: int, room: ValidE
 def _write_checked(
     e: Emitter, dtype: DType, width: int, address: ir.Value, units: list[ir.Value], room: ValidElements
 ) -> None:
-    bits, size, b = _unit_bits(dtype, width), dtype.itemsize, e.builder
+    bits, size, b = register_bits(dtype, width), dtype.itemsize, e.builder
     if bits == 8:
         units = [b.zext(units[0], I16)]
     ins = [f"${k}" for k in range(len(units))]
@@ -357,29 +297,3 @@ def _write_checked(
     constraints = ",".join([_register(bits)] * len(units) + ["l"] + ["r"] * len(inputs) + ["~{memory}"])
     text = "{\n" + "\n".join(lines) + "\n}"
     e.asm(VOID, text, constraints, [*units, address, *inputs], effect=True)
-
-
-def _elements(e: Emitter, dtype: DType, width: int, units: list[ir.Value]) -> list[ir.Value]:
-    """Registers as `stored_type` holds them."""
-    b, kind, size = e.builder, element_type(dtype), dtype.itemsize
-    if size >= 4 or is_packed(dtype, width) or width == 1:
-        return [b.bitcast(unit, kind) if size >= 4 else unit for unit in units]
-    per_unit = units[0].type.width // (8 * size)
-    return [b.trunc(b.lshr(unit, unit.type(8 * size * k)), kind) for unit in units for k in range(per_unit)]
-
-
-def _units(e: Emitter, dtype: DType, width: int, values: list[ir.Value]) -> list[ir.Value]:
-    """The inverse of `_elements`."""
-    b, size = e.builder, dtype.itemsize
-    if size >= 4 or is_packed(dtype, width) or width == 1:
-        word = ir.IntType(8 * size)
-        return [b.bitcast(value, word) if size >= 4 else value for value in values]
-    unit = ir.IntType(_unit_bits(dtype, width))
-    per_unit = unit.width // (8 * size)
-    units = []
-    for begin in range(0, len(values), per_unit):
-        gathered = b.zext(values[begin], unit) if unit.width > 8 * size else values[begin]
-        for k in range(1, per_unit):
-            gathered = b.or_(gathered, b.shl(b.zext(values[begin + k], unit), unit(8 * size * k)))
-        units.append(gathered)
-    return units

@@ -9,9 +9,9 @@ from ....ir.types import DType, dtype
 from ..compiler.numba_backend import F32, I32, Emitter, ScalarFunction, emitted, intrinsic, ir, types
 from ..math.convert import widen
 from .element import unpaired
-from .memory import ValidElements
 from .scalar_functions import elements_of, scalar_function, scalar_types
 from .tile import Tile
+from .valid_elements import ValidElements
 
 UNSIGNED, SIGNED_FROM = 0x7FFF7FFF, (8, 6)  # a pair without its signs; what compares magnitudes of pairs as they are
 State = list[ir.Value]

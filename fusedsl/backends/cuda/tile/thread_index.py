@@ -18,7 +18,7 @@ from ..compiler.numba_backend import (
     numba_type,
     types,
 )
-from .memory import element_type
+from .element_registers import element_type
 
 
 @intrinsic(0)

@@ -9,19 +9,10 @@ from ....ir.types import BOOL, INT64, UINT64, DType, dtype
 from ..compiler.numba_backend import I8, I32, I64, VOID, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..math import convert, philox
 from .element import narrowed_value, pair, paired, stored_elements, unpaired
-from .memory import (
-    ACCESS_BYTES,
-    ValidElements,
-    copy,
-    is_packed,
-    ld_shared,
-    load_predicated,
-    load_unaligned,
-    load_vector,
-    store_vector,
-    stored_type,
-)
+from .element_registers import is_packed, stored_type
+from .memory import ACCESS_BYTES, copy, ld_shared, load_predicated, load_unaligned, load_vector, store_vector
 from .scalar_functions import scalar_function, scalar_types
+from .valid_elements import ValidElements
 from .vector_layout import VectorLayout
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..compiler.numba_backend import I32, I64, Emitter, ir, types
-from .memory import ValidElements
+from .valid_elements import ValidElements
 
 INDEX = (types.int32, types.int64)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import isfinite
 
 from ...compiler.numba_backend import F32, Emitter, intrinsic, ir, types
-from ...math import vocabulary
+from ...math import libdevice, vocabulary
 from ...math.half_precision import tanh
 
 TEXTS = {
@@ -35,7 +35,7 @@ def _usual(name: str, kinds: tuple[types.Type, ...]):
         return getattr(vocabulary, name)(*kinds)
     if name == "quotient":
         return kinds[0], lambda e, x, y: e.builder.fdiv(x, y)
-    return vocabulary.library_rule(name, name)(*kinds)
+    return libdevice.library_rule(name, name)(*kinds)
 
 
 def _approx(e: Emitter, name: str, values: list[ir.Value]) -> ir.Value:

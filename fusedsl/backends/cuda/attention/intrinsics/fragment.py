@@ -21,8 +21,8 @@ from ...compiler.numba_backend import (
 )
 from ...math import convert
 from ...tile.element import narrowed_value, pair, unpaired
+from ...tile.element_registers import element_type
 from ...tile.loops import looped
-from ...tile.memory import element_type
 from ...tile.reduce import ReduceOp, State
 from ...tile.scalar_functions import elements_of, mapped, scalar_function
 from ...tile.shuffle import shuffle

@@ -1,0 +1,185 @@
+"""Limits of a kernel: the arrays that are stored because one kernel cannot compute them, or would compile too long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from ..ir.dims import Dim, expression, product
+from ..ir.graph import Node, search, walk
+from ..ir.ops import LEAVES, VIEWS
+from .demand_analysis import WORKS, array_below, below_views, cost
+from .formulation import STORED, AttentionMode, Formulation, ProductMode
+from .graph_products import factors_of, is_large, is_product, matmul_extents, summed_factors
+from .long_joins import pieces_of_long_joins
+
+INSIDE = "it would be computed for each element of another product"
+WIDEST = 512  # extent of a product's axes in attention: a query tile holds as much for each row
+MOST_NESTED = 12  # reductions in one kernel that depend on each other
+TURNED = 3  # a nested reduction along other axes counts as so many: its kernel recomputes its inputs
+MOST_OPERATIONS = 600  # instructions of one element: with more, kernels take seconds to compile
+MOST_PROMISED = 2400  # … if kernels are to be as few as possible
+Fits = Callable[[Dim, int], bool]
+
+
+class KernelLimits:
+    """Forward pass over the graph that stores arrays which exceed a kernel's limits.
+
+    A product is not computed inside an operand of another one, except one level of products that attention can compute.
+    """
+
+    def __init__(self, results: Sequence[Node], fits: Fits, way: Formulation, longest: int = MOST_OPERATIONS):
+        self.fits, self.way, self.longest = fits, way, longest
+        self.order = list(walk(results))
+        self.index = {n: k for k, n in enumerate(self.order)}
+        self.stored: dict[Node, str] = {}
+        self.products: dict[Node, int] = {}  # nesting depth of products that compute a node
+        self.folded: dict[Node, bool] = {}  # whether elements of products are reduced in it
+        self.nested: dict[Node, int] = {}  # reductions that depend on each other
+        self.along: dict[Node, tuple[int, ...] | None] = {}  # axes of the last of them
+        self.size: dict[Node, int] = {}  # instructions of an element
+        self.inside: dict[Node, frozenset[Node]] = {}  # nodes that compute an element
+        self.weighed: dict[Node, Node] = {}  # product that attention may compute -> its operand of weights
+
+    def find(self) -> dict[Node, str]:
+        self.stored |= pieces_of_long_joins(self.order)
+        for n in self.order:
+            if is_product(n):
+                self._limit_operands(n)
+            else:
+                self._limit_row(n)
+            self._note(n)
+            if self.nested[n] > MOST_NESTED:
+                self._store_before(n, self.nested, "kernels would be long chains of reductions")
+            if self.size[n] > self.longest:
+                self._store_before(n, self.size, "kernels would take long to compile")
+        return self.stored
+
+    def _of(self, values: dict[Node, int], n: Node) -> int:
+        return 0 if n in self.stored else values[n]
+
+    def _note(self, n: Node) -> None:
+        args = dict.fromkeys(map(array_below, n.args))
+        below = max((self._of(self.products, a) for a in args), default=0)
+        self.products[n] = below + is_product(n)
+        here = n.op in WORKS and below > 0 and not is_product(n)
+        self.folded[n] = here or any(self.folded[a] for a in args if a not in self.stored)
+        self.nested[n] = max((self._of(self.nested, a) for a in args), default=0)
+        self.along[n] = next((self.along[a] for a in args if self._of(self.nested, a) == self.nested[n]), None)
+        if n.op in WORKS:
+            alike = self.nested[n] == 0 or self.along[n] == _axes(n)
+            self.nested[n] += 1 if alike else TURNED
+            self.along[n] = _axes(n)
+        self.inside[n] = frozenset((n,)).union(*(self.inside[a] for a in args if a not in self.stored))
+        self.size[n] = sum(map(cost, self.inside[n]))
+
+    def _limit_operands(self, n: Node) -> None:
+        """Store the operands of a product that attention does not compute itself."""
+        operands = [array_below(x) for x in summed_factors(n)]
+        for x in operands:
+            if self._of(self.products, x) > 1:
+                self._store_inner(x)
+            if self._of(self.products, x) > 1:
+                self.stored[x] = INSIDE
+        held = [x for x in dict.fromkeys(operands) if self._of(self.products, x)]
+        if held and operands[0] is operands[1]:
+            self.stored[held[0]] = "both operands of a product are computed from it"
+        elif len(held) == 2:
+            scores = next((x for x in held if self.folded[x]), None)
+            for x in held:
+                if x is not scores:
+                    self.stored[x] = "both operands of a matrix product are matrix products: it is computed once"
+        for x in held:
+            if x not in self.stored:
+                self._limit_attention(n, x, operands)
+
+    def _limit_row(self, n: Node) -> None:
+        """Store products below a weighted sum per row whose weights are computed from scores."""
+        held = [x for x in map(array_below, summed_factors(n)) if self._of(self.products, x)]
+        if len(held) == 1 and self.folded[held[0]] and self.products[held[0]] > 1:
+            self._store_inner(held[0])
+
+    def _limit_attention(self, n: Node, x: Node, operands: Sequence[Node]) -> None:
+        """Store what attention cannot compute, for a product whose operand `x` is computed from scores."""
+        scores = [m for m in self.inside[x] if is_product(m)]
+        side, extents = operands.index(x), matmul_extents(n)
+        if self.way.products is not ProductMode.FUSED and self._is_stored_apart(n, x):
+            self.stored[x] = STORED if self.way.attention is AttentionMode.MATERIALIZED else INSIDE
+            return
+        if self.way.attention is AttentionMode.TILE_MAX and not extents.alone[side]:
+            self.stored[x] = "no attention kernel is for a single query row"
+            return
+        weighed = extents.alone[1 - side]
+        widths = [weighed, *(matmul_extents(m).summed for m in scores)]
+        if not (self.folded[x] or all(len(d) == 1 and self.fits(d[0], WIDEST) for d in widths)):
+            self.stored[x] = "its axes are wider than attention kernels allow"
+            return
+        for y in (*operands, *(array_below(y) for m in scores for y in factors_of(m))):
+            if y is not x and _is_rounded(y):
+                self.stored.setdefault(y, "it is rounded to 16 bits, which tensor cores multiply")
+        self.weighed[n] = x
+
+    def attention_products(self, stored: Collection[Node]) -> set[Node]:
+        """Products of weights and their scores that an attention kernel may compute, if these arrays are stored."""
+        found: set[Node] = set()
+        for n, x in self.weighed.items():
+            below = search([x] if x not in stored else [], lambda m: [a for a in m.args if a not in stored])
+            if scores := [m for m in below if is_product(m)]:
+                found.update((n, *scores))
+        return found
+
+    def _is_stored_apart(self, n: Node, x: Node) -> bool:
+        """Whether operand `x` of a large product is stored though an attention kernel could compute it."""
+        chain = self.way.attention is AttentionMode.TILE_MAX and not self.folded[x]  # on a CPU, two products in turn
+        return (chain or self.way.attention is AttentionMode.MATERIALIZED) and is_large(n, self.fits)
+
+    def _store_inner(self, n: Node) -> None:
+        """Store products that are operands of scores, so that the scores can be reduced where they are computed."""
+        inside = sorted(self.inside[n], key=self.index.__getitem__)
+        for m in inside:
+            for x in map(array_below, factors_of(m) if is_product(m) else ()):
+                if self._of(self.products, x) and not self.folded[x]:
+                    self.stored[x] = INSIDE
+                elif self._of(self.products, x) and self._is_reduced(m, inside):
+                    self.stored[x if self._is_narrow(m, x) else m] = INSIDE
+        for m in inside:
+            self._note(m)
+
+    def _is_reduced(self, m: Node, inside: Sequence[Node]) -> bool:
+        """Whether elements of a product are reduced or scanned by one of these nodes, which are in order."""
+        above = {m}
+        for n in inside:
+            if n is not m and n not in self.stored and not above.isdisjoint(map(array_below, n.args)):
+                if n.op in WORKS and not is_product(n):
+                    return True
+                above.add(n)
+        return False
+
+    def _is_narrow(self, m: Node, x: Node) -> bool:
+        """Whether rows of a product's operand are no longer than rows of the product."""
+        extents = matmul_extents(m)
+        operands = [array_below(y) for y in factors_of(m)]
+        columns = extents.alone[1 - operands.index(x)]
+        return self.fits(expression("-", product(extents.summed), product(columns)), 0)
+
+    def _store_before(self, n: Node, values: dict[Node, int], reason: str) -> None:
+        """Store the operand that makes a node exceed a limit."""
+        most = max(self._of(values, a) for a in n.args)
+        for a in n.args:
+            if self._of(values, a) == most and array_below(a).op not in LEAVES:
+                self.stored.setdefault(array_below(a), reason)
+        self._note(n)
+
+
+def _is_rounded(n: Node) -> bool:
+    """Whether an array is rounded to a 16-bit float after more than a multiplication."""
+    n = below_views(n) if n.op in VIEWS else n
+    if n.op != "cast" or n.type.dtype.kind != "f" or n.type.dtype.bits != 16:
+        return False
+    return below_views(n.args[0]).op not in (*LEAVES, "multiply", "divide", "cast")
+
+
+def _axes(n: Node) -> tuple[int, ...] | None:
+    """Axes that a reduction, scan or sort runs along."""
+    if n.op == "contract":
+        return None
+    return n.attr[1] if n.op == "reduce" else (n.attr[1] if n.op == "scan" else n.type.rank - 1,)
