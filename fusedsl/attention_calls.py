@@ -171,7 +171,7 @@ def _quoted(text: str, arrays: Sequence[str]) -> tuple[str, set[str]]:
     """(the expression as a string of the program, its names); lines become one. `arrays` shadow constants."""
     from .lang.attention_keywords import names_read
     from .lang.parse import parse
-    from .lang.syntax import show
+    from .lang.printer import show
 
     program = parse(text, shadowed=arrays)
     if "\n" in text or ("'" in text and '"' in text):

@@ -8,7 +8,8 @@ from ..backends.cpu import schedule
 from ..ir.dims import Symbol
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import KernelPlan
-from ..runtime.bind_shapes import BoundKernel, bind_general
+from ..runtime.bind_shapes import bind_general
+from ..runtime.bound_kernel import BoundKernel
 from ..runtime.compile import plain_kernel, scheduled_cpu
 from ..runtime.layout import ArrayLayout
 

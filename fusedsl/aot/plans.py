@@ -16,10 +16,11 @@ from ..program.kernel_builder import KernelCompiler
 from ..program.plans import Arguments, Plans
 from ..program.resolve_call import ResolvedCall
 from ..runtime.arrays import CPU, Facts
-from ..runtime.bind_shapes import BoundKernel
-from ..runtime.compile import CompiledKernel, cuda_key, is_preloaded
+from ..runtime.bound_kernel import BoundKernel
+from ..runtime.compile import cuda_key, is_preloaded
 from ..runtime.host_device_copies import runs_on_other_device
 from ..runtime.outputs import library_and_device
+from ..runtime.run_compilers import CompiledKernel
 from .loops import loops_for
 from .missing import compile_instead, no_code, no_plan
 from .saved import SavedFile, SavedPlan, matches

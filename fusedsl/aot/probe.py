@@ -17,7 +17,7 @@ from ..program import call_steps
 from ..program.call_layouts import call_layouts
 from ..program.resolve_call import ResolvedCall, resolve
 from ..runtime.arrays import ArrayFacts, Weak
-from ..runtime.bind_shapes import BoundKernel
+from ..runtime.bound_kernel import BoundKernel
 from ..runtime.compile import scheduled_cpu
 from .loops import general_loops
 

@@ -19,7 +19,8 @@ from ..program.resolve_call import ResolvedCall
 from ..report.explain import resolved_call
 from ..report.target import parse_cc
 from ..runtime import object_loader as loader
-from ..runtime.compile import CompiledKernel, build_loops, compiled_facts, cpu_key, recorded, unversioned_key
+from ..runtime.compile import build_loops, compiled_facts, cpu_key, recorded, unversioned_key
+from ..runtime.run_compilers import CompiledKernel
 from .container import pack
 from .probe import Units, general_kernels, kernels_for, served_calls, unit_groups
 

@@ -15,7 +15,8 @@ from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import Plan, graph_from_json, plan_from_json
-from ..runtime.compile import CompiledKernel, compiled_from_facts, cpu_key, preload, unversioned_key
+from ..runtime.compile import compiled_from_facts, cpu_key, preload, unversioned_key
+from ..runtime.run_compilers import CompiledKernel
 from .container import misfit, unpack
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, constant, node, rebuild, resolve, walk
 from ..ir.ops import OPS
-from .coordinates import below_index, non_unit_axes, shared_ends, unshared_axes
 from .reshapes import reshaped_argument
+from .view_coordinates import below_index, non_unit_axes, shared_ends, unshared_axes
 
 ArrayAxis = tuple[Node, int]  # an axis of an array
 Shape = tuple[Dim, ...]

@@ -10,17 +10,8 @@ from ..ir.dims import Dim
 from ..ir.graph import Node, Type, node, resolve
 from ..ir.op_cost import FETCH_COST
 from ..ir.ops import LEAVES, OPS, VIEWS
-from .coordinates import (
-    Axis,
-    ComputedIndex,
-    Coordinate,
-    Coordinates,
-    aligned,
-    position_of,
-    through_gather,
-    through_index,
-    through_reshape,
-)
+from .coordinates import Axis, ComputedIndex, Coordinate, Coordinates, aligned, position_of
+from .view_coordinates import through_gather, through_index, through_reshape
 
 ARITHMETIC = (
     "add",

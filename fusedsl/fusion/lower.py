@@ -13,18 +13,7 @@ from ..ir.ops import LEAVES, OPS, VIEWS
 from .axis_splits import split_axes
 from .concat_pieces import Pieces, SameExtent, bound_in_pieces, count_fetches, extent_in_pieces, find_pieces
 from .contractions import expand_contractions
-from .coordinates import (
-    Axis,
-    ComputedIndex,
-    Coordinate,
-    Coordinates,
-    aligned,
-    divides_by_literals,
-    position_of,
-    through_gather,
-    through_index,
-    through_reshape,
-)
+from .coordinates import Axis, ComputedIndex, Coordinate, Coordinates, aligned, position_of
 from .lower_elements import (
     NeedsMemory,
     fill_value,
@@ -40,6 +29,7 @@ from .reshapes import push_reshapes, refine, reshaped_argument
 from .scalar_program import ArraySource, ReadableArrays, ScalarProgram, ScalarStore
 from .segments import Segment, StoreTarget, segments
 from .split_concat import split_concat_reductions
+from .view_coordinates import divides_by_literals, through_gather, through_index, through_reshape
 
 Key = tuple[Node, Coordinates]
 MOST_READS = 128  # coordinates at which one value is recomputed; beyond, it is stored

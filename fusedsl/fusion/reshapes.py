@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, node, rebuild, search, walk
 from ..ir.ops import CASTS, OPS
-from .coordinates import non_unit_axes, shared_ends, unshared_axes
+from .view_coordinates import non_unit_axes, shared_ends, unshared_axes
 
 
 def push_reshapes(results: tuple[Node, ...]) -> list[Node]:

@@ -15,7 +15,7 @@ from ..ir.graph import Graph, Node, Type, constant, node, rebuild, resolve, reso
 from ..ir.ops import OPS
 from ..ir.types import BOOL
 from .concat_pieces import JOINS, begin_of
-from .coordinates import below_index
+from .view_coordinates import below_index
 
 ArrayAxis = tuple[Node, int]  # an axis of an array
 SameExtent = Callable[[Dim, Dim], bool]

@@ -22,7 +22,8 @@ from ..program.call_layouts import layout_of, result_order
 from ..program.call_steps import extents_of
 from ..runtime import dynamo
 from ..runtime.arrays import ArrayFacts, Facts, Weak, describe, dtype_fault, gradient_fault
-from ..runtime.outputs import output_mismatch, packed_strides
+from ..runtime.check_outputs import output_mismatch
+from ..runtime.outputs import packed_strides
 
 _registered: dict[str, Any] = {}  # by name
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError
-from . import shapes
+from . import index_keys
 from .builder import GraphBuilder, fail
 from .checks import explain
 from .dims import Dim, expression, product
 from .graph import Check, Node, Site, Type, node
-from .shapes import WHOLE, basic_index, expand_dims, full_key, index_entries, normalize_axis, reshape
+from .index_keys import WHOLE, basic_index, full_key, index_entries
+from .shapes import expand_dims, normalize_axis, reshape
 from .types import BOOL, INT64, UINT64
 
 # Treatment of indices outside of an axis.
@@ -62,7 +63,7 @@ def mask_fault() -> FusedslError:
 def index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
     """`x[key]`: slices, new axes and integers, or index arrays."""
     x, key, sites = _in_parts(b, x, key, sites)
-    read = advanced_index if any(isinstance(part, Node) for part in key) else shapes.index
+    read = advanced_index if any(isinstance(part, Node) for part in key) else index_keys.index
     return read(b, x, key, sites)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
@@ -14,7 +13,7 @@ from .contraction import Subscripts
 from .dims import Extents, Symbol, evaluate
 from .folds import highest, lowest
 from .graph import Graph, Node, value_of
-from .ops import LEAVES, OPS, VIEWS
+from .ops import OPS
 from .types import BOOL, DType, fits, numpy_dtype
 
 # The value of a node: (node, values of its arguments, the program's arguments, extents) -> array.
@@ -53,39 +52,6 @@ def last_uses(graph: Graph) -> Iterator[tuple[Node, list[Node]]]:
     last = {a: n for n in nodes for a in n.args}
     for n in nodes:
         yield n, [a for a in dict.fromkeys(n.args) if last[a] is n and a not in results]
-
-
-def footprint(graph: Graph, arguments: Sequence) -> int:
-    """Approximate bytes that `interpret` holds at once besides the arguments; views take none."""
-    extents = extents_of(arguments)
-
-    def elements(n: Node) -> int:
-        return prod(evaluate(d, extents) for d in n.type.shape)
-
-    held: dict[Node, int] = {}
-    bases: dict[Node, Node] = {}  # the array behind each view
-    readers: Counter[Node] = Counter()  # live references to an array, its views included
-    most = total = 0
-    for n, done in last_uses(graph):
-        is_view = n.op in VIEWS and n.op != "reshape"
-        base = bases[n] = bases[n.args[0]] if is_view else n
-        readers[base] += 1
-        size = elements(n) * numpy_dtype(n.type.dtype.compute).itemsize
-        if not is_view:
-            held[n] = 0 if n.op in LEAVES and n.op != "iota" else size
-            total += held[n]
-        working = size * WORKING.get(n.op, 0) + sum(held[bases[a]] for a in n.args) * (n.op == "contract")
-        most = max(most, total + working)
-        for a in done:
-            readers[bases[a]] -= 1
-            if not readers[bases[a]]:
-                total -= held[bases[a]]
-    return most + sum(elements(r) * r.type.dtype.itemsize for r in graph.results)
-
-
-# temporary arrays of the result's size
-WORKING = {"gather": 2, "contract": 1, "scan": 3, "sorted": 1, **dict.fromkeys(("erf", "erfc", "lgamma"), 6)}
-WORKING |= dict.fromkeys(("philox", "philox_high", "philox_word", "philox_pair"), 10)
 
 
 def store(value: np.ndarray, d: DType) -> np.ndarray:

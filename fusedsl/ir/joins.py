@@ -13,7 +13,8 @@ from .checks import explain
 from .dims import Dim, expression
 from .gathers import GUARDED, INSIDE, WRAPPED, at_position, before_axes, require_same, total
 from .graph import Check, Node
-from .shapes import broadcast_to, expand_dims, index, normalize_axis, reshape
+from .index_keys import index
+from .shapes import broadcast_to, expand_dims, normalize_axis, reshape
 from .types import BOOL, FLOAT64, INT64, promote
 
 GROUP = 16  # arrays that are joined at once: of more, groups are joined first

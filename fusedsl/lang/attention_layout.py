@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..errors import DTypeError, FusedslError, ShapeError, Unsupported
-from ..ir import shapes
+from ..ir import index_keys, shapes
 from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, evaluate, expression
 from ..ir.gathers import INSIDE, advanced_index, gather, positions
@@ -251,7 +251,7 @@ BOUND_COMPARISONS = ("less_equal", "greater")  # of a sequence's begin and end w
 def _bounds(b: GraphBuilder, offsets: Node) -> tuple[Node, Node]:
     """(begins, ends) of the sequences, each (sequences, 1)."""
     offsets = b.convert(offsets, INT64)
-    begin, end = (shapes.index(b, offsets, (part, None)) for part in (slice(None, -1), slice(1, None)))
+    begin, end = (index_keys.index(b, offsets, (part, None)) for part in (slice(None, -1), slice(1, None)))
     return begin, end
 
 

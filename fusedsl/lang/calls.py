@@ -12,26 +12,16 @@ from ..ir.graph import Node
 from ..ir.shapes import require_groups, require_mask
 from ..ir.types import BOOL, DTYPES
 from . import attention_call, functions, prelude
+from .argument_binding import bind_arguments, signature
 from .environment import ERROR_VALUE, Environment, ErrorValue, UserFunction
 from .faults import EvaluatorBase
 from .functions import REQUIRED, ParameterSpec
-from .hints import function_hint, keyword_hint
+from .hints import function_hint
 from .parameter_kinds import CONSTANT_HELP, dim_of, not_constant, show_value
-from .syntax import CallArgument, CallExpr, Definition, Expr, Literal, Sequence, Subscript, UnaryOp, show
+from .syntax import CallExpr, Expr, Sequence, Subscript
 
-# Parameters of prelude functions that are neither arrays nor axes.
-NAMED_ONLY = frozenset(["dtype", "keepdims", "where", "ddof", "mean", "initial", "eps", "rtol", "atol", "equal_nan"])
 PRELUDE_KINDS = {"axis": "axes", "dtype": "dtype | None", "groups": "extent"}
-# NumPy's, the array API's and torch's other names of a parameter.
-SPELLINGS = {
-    "correction": "ddof", "keepdim": "keepdims", "dim": "axis", "a_min": "min", "a_max": "max", "reps": "repetitions",
-}  # fmt: skip
 WIDENED = ("softmax",)  # by the mask that `where=` gives it: all elements stay
-SURPLUS = {
-    "normal": "it takes a seed and a shape: mean + deviation * normal(seed, shape); stream=1 gives further numbers",
-    "uniform": "it takes a seed and a shape: low + (high - low) * uniform(seed, shape); stream=1 gives further numbers",
-}
-POINTLESS = {"max": "maximum", "min": "minimum"}
 
 
 def call(ev: EvaluatorBase, node: CallExpr, env: Environment) -> Generator[tuple[Any, Environment], Any, Any]:
@@ -44,14 +34,14 @@ def call(ev: EvaluatorBase, node: CallExpr, env: Environment) -> Generator[tuple
         parameters = tuple(
             ParameterSpec(p.name, "any", defined.defaults.get(p.name, REQUIRED)) for p in defined.definition.parameters
         )
-        values, expressions = yield from _bind(ev, node, env, parameters)
+        values, expressions = yield from bind_arguments(ev, node, env, parameters)
         return (yield from _inline(ev, node, env, defined, values, expressions))
     if name == "attention":
         return (yield from attention_call.call(ev, node, env))
     hidden = name.startswith("_") and (env.parent is None or env.source == ev.text)
     table = None if hidden else functions.lookup(name)
     if table is not None:
-        values, expressions = yield from _bind(ev, node, env, table.parameters)
+        values, expressions = yield from bind_arguments(ev, node, env, table.parameters)
         _check_mask(ev, name, env, table.parameters, values, expressions)
         blamed = None if table.blame is None else expressions[table.blame]
         with ev.at(env, *_error_position(node, blamed), tuple(expressions)):
@@ -62,7 +52,7 @@ def call(ev: EvaluatorBase, node: CallExpr, env: Environment) -> Generator[tuple
             yield argument.value, env
         raise ev.fault(unknown(name, ev.defined, env.values), env, node, node.function_span[0])
     parameters = signature(composite.definition, composite.defaults)
-    values, expressions = yield from _bind(ev, node, env, parameters)
+    values, expressions = yield from bind_arguments(ev, node, env, parameters)
     _check_mask(ev, name, env, parameters, values, expressions)
     if not name.startswith("_"):
         _check_choices(ev, node, env, composite, values, expressions)
@@ -87,15 +77,6 @@ def prelude_function(ev: EvaluatorBase, name: str) -> UserFunction | None:
     alone = Environment({})
     defaults = {p.name: ev.evaluate(p.default, alone) for p in definition.parameters if p.default is not None}
     return UserFunction(definition, {}, {}, defaults, prelude.own_source(name))
-
-
-def signature(definition: Definition, defaults) -> tuple[ParameterSpec, ...]:
-    """The parameters of a prelude function; private functions take all arguments by position."""
-    private = definition.name.startswith("_")
-    return tuple(
-        ParameterSpec(p.name, "any", defaults.get(p.name, REQUIRED), not private and p.name in NAMED_ONLY)
-        for p in definition.parameters
-    )
 
 
 def _check_choices(
@@ -175,102 +156,6 @@ def _inline(ev: EvaluatorBase, node: CallExpr, env: Environment, function: UserF
 
 
 # -- arguments
-
-
-def _bind(ev: EvaluatorBase, node: CallExpr, env: Environment, parameters: tuple[ParameterSpec, ...]):
-    """(values, expressions) of all parameters; the expression is None for a default."""
-    numbers = {p.name: k for k, p in enumerate(parameters)}
-    slots: list[Expr | None] = [None] * len(parameters)
-    arguments = _pack_variadic(node, parameters)
-    for k, argument in enumerate(arguments):
-        if argument.keyword is None:
-            number = k
-            if k >= len(parameters) or parameters[k].named:
-                raise ev.fault(_surplus(node, parameters, k), env, argument.value)
-        else:
-            keyword = argument.keyword if argument.keyword in numbers else SPELLINGS.get(argument.keyword, "")
-            number = numbers.get(keyword, -1)
-            if number < 0:
-                raise ev.fault(_unknown_keyword(node.function, argument.keyword, parameters), env, argument)
-            if slots[number] is not None:
-                error = ArgumentError(f"{keyword} is given twice", "argument.twice", help="keep one of them")
-                raise ev.fault(error, env, argument, argument.span[0])
-        slots[number] = argument.value
-    missing = [p.name for p, s in zip(parameters, slots) if s is None and p.default is REQUIRED]
-    if missing:
-        error = ArgumentError(
-            f"{node.function} misses {' and '.join(missing)}",
-            "argument.missing",
-            help=f"call it as {show_signature(node.function, parameters)}",
-        )
-        raise ev.fault(error, env, node, node.close)
-    values = []
-    for p, s in zip(parameters, slots):
-        values.append(p.default if s is None else (yield s, env))
-    if any(value is ERROR_VALUE for value in values):
-        raise ErrorValue
-    return values, slots
-
-
-def _pack_variadic(node: CallExpr, parameters: tuple[ParameterSpec, ...]) -> tuple[CallArgument, ...]:
-    """The arguments, with those of a variadic parameter packed into one list."""
-    variadic = next((k for k, p in enumerate(parameters) if p.many), None)
-    if variadic is None:
-        return node.arguments
-    positional = [a for a in node.arguments if a.keyword is None]
-    named = [a for a in node.arguments if a.keyword is not None]
-    values = tuple(a.value for a in positional[variadic:])
-    span = (values[0].span[0], values[-1].span[1]) if values else (node.close, node.close)
-    listed = CallArgument(span, None, Sequence(span, "list", values))
-    return (*positional[:variadic], *([listed] if len(positional) >= variadic else []), *named)
-
-
-def show_signature(name: str, parameters: tuple[ParameterSpec, ...]) -> str:
-    """name(x, axis=..., *, keepdims=...)"""
-    shown: list[str] = []
-    for p in parameters:
-        if p.named and "*" not in shown:
-            shown.append("*")
-        shown.append("*" * p.many + p.name if p.default is REQUIRED else f"{p.name}=...")
-    return f"{name}({', '.join(shown)})"
-
-
-def _surplus(node: CallExpr, parameters: tuple[ParameterSpec, ...], k: int) -> FusedslError:
-    name = node.function
-    positional = sum(not p.named for p in parameters)
-    if name in POINTLESS:
-        value = node.arguments[k].value
-        second = value.source if isinstance(value, Literal) else "y"
-        axis = value.source if isinstance(value, Literal) and isinstance(value.value, int) else "..."
-        help = f"{POINTLESS[name]}(x, {second}), or axis={axis}?"
-    elif (tupled := _as_tuple(node, parameters, positional)) is not None:
-        help = f"give them as one tuple: {tupled}"
-    elif name in SURPLUS:
-        help = SURPLUS[name]
-    elif positional < len(parameters):
-        keywords = ", ".join(f"{p.name}=" for p in parameters if p.named)
-        help = f"arrays and axis go by position, the rest by keyword: {keywords}"
-    else:
-        help = f"call it as {show_signature(name, parameters)}"
-    few = f"{positional} positional argument{'s' * (positional != 1)}"
-    return ArgumentError(f"{name} takes {few}", "argument.surplus", help=help)
-
-
-def _as_tuple(node: CallExpr, parameters: tuple[ParameterSpec, ...], positional: int) -> str | None:
-    """The call with trailing integer arguments as one tuple, f(x, 2, 3) as f(x, (2, 3)); None if it does not apply."""
-    given = [argument.value for argument in node.arguments if argument.keyword is None]
-    trailing = given[positional - 1 :]
-    if not positional or parameters[positional - 1].kind not in ("shape", "axes", "places", "extents"):
-        return None
-    if not all(isinstance(part, (Literal, UnaryOp)) and show(part).lstrip("-").isdigit() for part in trailing):
-        return None
-    before = [show(part) for part in given[: positional - 1]]
-    return f"{node.function}({', '.join([*before, '(' + ', '.join(map(show, trailing)) + ')'])})"
-
-
-def _unknown_keyword(name: str, keyword: str, parameters: tuple[ParameterSpec, ...]) -> UnknownNameError:
-    hint = keyword_hint(keyword, [p.name for p in parameters]) or f"call it as {show_signature(name, parameters)}"
-    return UnknownNameError(f"{name} has no parameter {keyword}", "name.keyword", help=hint)
 
 
 def check_known(ev: EvaluatorBase, node: CallExpr, env: Environment) -> None:

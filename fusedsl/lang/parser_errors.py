@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from ..errors import FusedslError, ParseError, UnknownNameError, Unsupported
 from .lexer import Token
 from .lexer_errors import without_module
-from .syntax import BinaryOp, CallArgument, Compare, Expr, Name, ParsedText, Span, show
+from .printer import show
+from .syntax import BinaryOp, CallArgument, Compare, Expr, Name, ParsedText, Span
 
 # Tokens that cannot start a statement, with help for each.
 STARTS = {

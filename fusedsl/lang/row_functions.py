@@ -6,7 +6,7 @@ The signature of each function is its signature in a program; `@function` gives 
 from __future__ import annotations
 
 from ..errors import ArgumentError, LimitError, ShapeError, Unsupported
-from ..ir import joins, row_ops, shapes
+from ..ir import index_keys, joins, row_ops, shapes
 from ..ir.builder import GraphBuilder, fail
 from ..ir.graph import Node
 from ..ir.types import BOOL, DType
@@ -115,7 +115,7 @@ def trapezoid(b: GraphBuilder, y: Node, x: Node | None = None, dx: Node | float 
 def _neighbours(b: GraphBuilder, x: Node, axis: int) -> tuple[Node, Node]:
     """All elements but the first along an axis, and all but the last."""
     before = [slice(None)] * axis
-    later, earlier = (shapes.index(b, x, (*before, part)) for part in (slice(1, None), slice(None, -1)))
+    later, earlier = (index_keys.index(b, x, (*before, part)) for part in (slice(1, None), slice(None, -1)))
     return later, earlier
 
 

@@ -17,7 +17,8 @@ from ..ir.graph import Check, Node, Site, Type
 from .attention_layout import AttentionLayout, Request
 from .environment import Environment, inline_trail, operand_name, source_span
 from .faults import Faults
-from .syntax import Compare, Expr, Literal, Name, ParsedText, Subscript, postorder, show
+from .printer import show
+from .syntax import Compare, Expr, Literal, Name, ParsedText, Subscript, postorder
 
 
 @dataclass(frozen=True)

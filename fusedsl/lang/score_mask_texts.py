@@ -21,8 +21,9 @@ from .environment import Environment, operand_name
 from .evaluate import TextEvaluator
 from .faults import EvaluatorBase
 from .hints import is_function, value_hint
+from .printer import show
 from .score_mask_reads import ArrayReads, PairAxes, PairText
-from .syntax import CallExpr, Expr, Name, ParsedText, Subscript, postorder, show
+from .syntax import CallExpr, Expr, Name, ParsedText, Subscript, postorder
 
 REDUCTIONS = ("reduce", "scan", "sorted", "contract")
 MOVEMENTS = ("index", "transpose", "reshape", "gather")

@@ -12,7 +12,7 @@ from ..kernel_ir.attention_operands import scheduled_operands
 from ..kernel_ir.instruction_cost import varying
 from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.phase import Phase
-from ..runtime.bind_shapes import BoundKernel
+from ..runtime.bound_kernel import BoundKernel
 from .instruction_counts import SHARED_READS, add_counts
 from .kernel_launch import KernelLaunch
 from .mask_density import mask_density

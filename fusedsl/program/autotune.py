@@ -15,9 +15,10 @@ from ..kernel_ir.plan import KernelPlan
 from ..runtime.arrays import CPU, Facts
 from ..runtime.bind_shapes import BoundKernel
 from ..runtime.cache import cache_key
-from ..runtime.compile import CompiledKernel, build_scheduled, cuda_key, disk, scheduled_cuda
+from ..runtime.compile import build_scheduled, cuda_key, disk, scheduled_cuda
 from ..runtime.driver import driver
 from ..runtime.outputs import library_and_device
+from ..runtime.run_compilers import CompiledKernel
 from ..runtime.timing import Clock
 from . import call_steps
 from .call_target import ScheduledKernel

@@ -9,9 +9,10 @@ from typing import Any
 from ..errors import ArgumentError
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..runtime.arrays import ArrayFacts, Facts
+from ..runtime.check_outputs import OutputType, check_out
 from ..runtime.layout import NeedsCopy, view
 from ..runtime.memory_overlap import overlap
-from ..runtime.outputs import OutputType, check_out, library_and_device
+from ..runtime.outputs import library_and_device
 from . import call_steps
 from .call_layouts import layout_of
 

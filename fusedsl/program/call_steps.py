@@ -22,7 +22,8 @@ from ..kernel_ir.attention_operands import computes_operands
 from ..kernel_ir.kernel import AttentionKernel, MixedReductionKernel
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..runtime.arrays import ArrayFacts, Weak
-from ..runtime.bind_shapes import BoundKernel, SpecializationGroup, bind_kernel
+from ..runtime.bind_shapes import bind_kernel
+from ..runtime.bound_kernel import BoundKernel, SpecializationGroup
 from ..runtime.free_memory import exhausted
 from ..runtime.layout import ArrayLayout
 from ..runtime.specialize import acquire_both_axis_kernels

@@ -10,7 +10,7 @@ from ..errors import DeviceError
 from ..hardware import Hardware
 from ..kernel_ir.plan import KernelPlan
 from ..runtime.arrays import CPU, Facts
-from ..runtime.bind_shapes import BoundKernel
+from ..runtime.bound_kernel import BoundKernel
 from ..runtime.driver import driver
 from ..runtime.outputs import library_and_device
 from . import call_steps

@@ -12,7 +12,7 @@ from ..hardware import Hardware
 from ..ir.dims import Symbol
 from ..kernel_ir.matmul_axes import extent, matmul_axes
 from ..kernel_ir.plan import KernelPlan, Plan
-from ..runtime.bind_shapes import BoundKernel
+from ..runtime.bound_kernel import BoundKernel
 from ..runtime.compile import scheduled_cuda
 from .call_target import CallTarget
 from .kernel_launch import KernelLaunch

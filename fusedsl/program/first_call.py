@@ -164,7 +164,8 @@ def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> 
 
 def run_interpreter(plans: Plans, facts: Facts) -> list:
     """The results of the reference interpreter, as NumPy arrays."""
-    from ..ir.interp import footprint, interpret
+    from ..ir.interp import interpret
+    from ..ir.interp_memory import footprint
 
     values, graph = all_to_host(facts), plans.graph(facts)
     require(footprint(graph, values), "what the interpreter computes, step by step")

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..kernel_ir.plan import KernelPlan
 from ..runtime import compile as compiler
-from ..runtime.bind_shapes import BoundKernel
-from ..runtime.compile import CompiledKernel
+from ..runtime.bound_kernel import BoundKernel
+from ..runtime.run_compilers import CompiledKernel
 
 
 class KernelCompiler:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..hardware import Hardware, occupancy
 from ..kernel_ir.launch_config import LaunchConfig
-from ..runtime.bind_shapes import BoundKernel
+from ..runtime.bound_kernel import BoundKernel
 
 
 @dataclass(frozen=True)

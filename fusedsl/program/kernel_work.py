@@ -16,7 +16,7 @@ from ..ir.op_cost import EXCHANGE, ordering
 from ..kernel_ir.instruction_cost import varying
 from ..kernel_ir.kernel import AttentionKernel, KernelIR
 from ..kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
-from ..runtime.bind_shapes import BoundKernel
+from ..runtime.bound_kernel import BoundKernel
 from .attention_work import attention_work, multiply_adds, score_instructions
 from .instruction_counts import add_counts, matmul_instructions
 from .kernel_launch import KernelLaunch

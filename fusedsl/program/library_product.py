@@ -9,8 +9,8 @@ from ..config import Options
 from ..fusion.roofline import LATENCY, LAUNCH, READ_SHARE
 from ..hardware import Hardware
 from ..kernel_ir.gemm import Factor, Gemm, gemm
-from ..runtime.bind_shapes import BoundKernel
 from ..runtime.blas_launch import numpy_has_blas
+from ..runtime.bound_kernel import BoundKernel
 from ..runtime.cublas import cublas_of
 from ..runtime.cublas_launch import gemm_calls
 

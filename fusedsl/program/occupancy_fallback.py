@@ -12,7 +12,7 @@ from ..hardware import Hardware
 from ..ir.types import FLOAT32, FLOAT64
 from ..kernel_ir.attention import Score
 from ..kernel_ir.kernel import AttentionKernel
-from ..runtime.bind_shapes import BoundKernel
+from ..runtime.bound_kernel import BoundKernel
 from ..runtime.compile import scheduled_cuda
 from .attention_work import attention_work, score_instructions, utilization
 from .instruction_counts import matmul_instructions

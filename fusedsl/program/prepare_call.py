@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..kernel_ir.plan import KernelPlan
 from ..runtime import array_copies
 from ..runtime.arrays import CPU, Facts
-from ..runtime.bind_shapes import BoundKernel
+from ..runtime.bound_kernel import BoundKernel
+from ..runtime.check_outputs import mark_written
 from ..runtime.compile import during_capture
 from ..runtime.cublas import cublas_of
 from ..runtime.cublas_launch import CublasLaunch
@@ -26,7 +27,6 @@ from ..runtime.launch_records import (
     factor_layout,
     workspace_size,
 )
-from ..runtime.outputs import mark_written
 from ..runtime.prepared_call import PreparedCall
 from .call_arrays import CallArrays, call_arrays, call_memory, require_memory
 from .call_outputs import named_outputs

@@ -15,7 +15,7 @@ from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.matmul_axes import matmul_axes, worth_tiling
 from ..kernel_ir.matmul_operands import matmul_operands
 from ..kernel_ir.plan import KernelPlan
-from ..runtime.bind_shapes import BoundKernel
+from ..runtime.bound_kernel import BoundKernel
 from ..runtime.launch_records import workspace_size
 from .call_time import PricedCall, call_seconds, kernel_seconds, library_seconds, product_sides
 from .library_product import LibraryProduct

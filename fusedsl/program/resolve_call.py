@@ -17,9 +17,9 @@ from ..kernel_ir.plan import ArrayUse, KernelPlan, Plan
 from ..runtime import compile as compiler
 from ..runtime import specialization_quota
 from ..runtime.arrays import ArrayFacts, Facts, Weak
-from ..runtime.bind_shapes import BoundKernel
-from ..runtime.compile import CompiledKernel
+from ..runtime.bound_kernel import BoundKernel
 from ..runtime.outputs import library_and_device
+from ..runtime.run_compilers import CompiledKernel
 from ..runtime.specialize import combo_kernel, digests, quota_exhausted, specialized_or_generic
 from . import call_steps
 from .call_layouts import Layouts, call_layouts

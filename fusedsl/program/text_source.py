@@ -127,7 +127,7 @@ class TextSource:
 
     def header(self) -> tuple[str, ...]:
         """The program re-printed from its tree."""
-        from ..lang.syntax import show
+        from ..lang.printer import show
 
         lines = [show(s) for s in self.program.statements]
         return (*lines, "return " + ", ".join(show(r) for r in self.program.results))

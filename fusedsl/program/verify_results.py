@@ -16,7 +16,7 @@ from ..accuracy.judge import judge
 from ..accuracy.products import TF32
 from ..errors import FusedslError
 from ..ir.graph import Graph
-from ..ir.interp import footprint
+from ..ir.interp_memory import footprint
 from ..ir.types import numpy_dtype
 from ..kernel_ir.plan import Plan
 from ..runtime.array_copies import to_host

@@ -14,7 +14,7 @@ from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.plan import KernelPlan
 from ..program.make_plan import fusion_decisions
 from ..program.resolve_call import ResolvedCall
-from ..runtime.bind_shapes import BoundKernel
+from ..runtime.bound_kernel import BoundKernel
 from .kernel_formulas import array_name
 
 

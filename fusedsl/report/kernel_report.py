@@ -20,8 +20,9 @@ from ..program.kernel_launch import KernelLaunch
 from ..program.kernel_work import instruction_totals, kernel_work
 from ..program.library_product import LibraryProduct, library_seconds
 from ..program.resolve_call import Members, ResolvedCall
-from ..runtime.bind_shapes import BoundKernel
-from ..runtime.compile import CompiledKernel, scheduled_cuda
+from ..runtime.bound_kernel import BoundKernel
+from ..runtime.compile import scheduled_cuda
+from ..runtime.run_compilers import CompiledKernel
 from .kernel_formulas import array_name, kernel_formulas
 from .units import plural
 

@@ -15,7 +15,7 @@ from ..errors import FusedslError, UnknownNameError
 from ..ir.interp import interpret
 from ..ir.laws import LAWS
 from ..ir.ops import OPS
-from ..lang import calls, functions, prelude
+from ..lang import argument_binding, calls, functions, prelude
 from ..lang.functions import REQUIRED
 from ..lang.hints import function_hint
 from ..program import Program
@@ -75,7 +75,7 @@ def _parameters(name: str) -> tuple[tuple[str, str | None, bool], ...]:
     assert function is not None
     text = prelude.own_source(name)
     defaults = {p.name: None if p.default is None else text[slice(*p.default.span)] for p in function.parameters}
-    return tuple((p.name, defaults[p.name], p.named) for p in calls.signature(function, defaults))
+    return tuple((p.name, defaults[p.name], p.named) for p in argument_binding.signature(function, defaults))
 
 
 def _default(value: Any) -> str:

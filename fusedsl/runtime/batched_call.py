@@ -13,12 +13,12 @@ from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.parameter_layout import kernel_params
 from ..kernel_ir.plan import KernelPlan
 from .argument_keys import addresses_of
-from .bind_shapes import BoundKernel
-from .compile import CompiledKernel
+from .bound_kernel import BoundKernel
 from .launch import LaunchRecord
 from .launch_records import PayloadLayout, block_template, pointer_slots, scalar_slots
 from .parameter_packing import BlockLayout, PointerSlot, ScalarSlot
 from .prepared_call import PreparedCall
+from .run_compilers import CompiledKernel
 
 MAX_GRID_BLOCKS = (1 << 31) - 1  # blocks of a launch
 LARGE_PARAMETERS = 12_010  # the CUDA version from which on a kernel takes 32 KB of parameters

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from math import prod
 
 from ..backends.cuda.batch_invariant import batch_invariant_width
 from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
-from ..ir.types import INT64, DType
-from ..kernel_ir.attention import AttentionBody
-from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel, Operand, Position
+from ..kernel_ir.kernel import KernelIR, MixedReductionKernel, Operand, Position
 from ..kernel_ir.memory_access import (
     INDEX64_FROM,
     Access,
@@ -30,73 +27,17 @@ from ..kernel_ir.memory_access import (
 )
 from ..kernel_ir.phase import Phase
 from ..kernel_ir.plan import KernelPlan
+from .bind_attention import bind_attention
+from .bound_kernel import BoundArrays, BoundKernel
 from .layout import ALIGNMENT, ArrayLayout, bound_strides, byte_strides
-
-
-@dataclass(frozen=True)
-class SpecializationGroup:
-    """Calls of a program whose arrays have the same dtypes and ranks: they share a quota of specialised binaries.
-
-    The first `limit` classes of shapes get a binary each (see specialize.py); the others share generic ones.
-    """
-
-    name: str
-    options: str
-    signature: tuple[tuple[str, int], ...]
-    limit: int
-
-
-@dataclass(frozen=True)
-class BoundKernel:
-    """A kernel with the numbers of one call: extents of its axes, strides and offsets (in elements) per operand."""
-
-    kernel: KernelIR
-    extents: tuple[int, ...]
-    strides: tuple[tuple[int, ...], ...]
-    offsets: tuple[int, ...]
-    byte_strides: tuple[tuple[int, ...], ...] = ()  # of operands whose addresses the kernel computes, along their axes
-    looped: KernelIR | None = None  # the same computation for a row that does not stay on chip
-    transposed: tuple[KernelIR, KernelIR] | None = None  # both with vectors across the columns, if arrays lie so
-    chained: bool = False  # the call has several launches, which may overlap
-    specialization_group: SpecializationGroup | None = None  # None if every class of lengths gets a binary
-    has_unit_extents: bool = False  # the plan is for some extents of 1
-    symbolic_units: bool = False  # the plan is for any extents, although some are 1 in this call
-
-    def operand_bytes(self, operand: int) -> int:
-        """The bytes of an array's elements that the kernel reads or writes."""
-        places = prod(n for n, stride in zip(self.extents, self.strides[operand]) if stride)
-        return self.kernel.operands[operand].dtype.itemsize * places
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing is stored: no launch."""
-        if isinstance(self.kernel, MixedReductionKernel):
-            return False
-        if isinstance(self.kernel, AttentionKernel):
-            return 0 in self.extents[: self.kernel.row_axes]
-        rows_only = self.kernel.phases[-1].folds or self.looped
-        outputs = self.kernel.row_axes if rows_only else len(self.extents)
-        return any(n == 0 for n in self.extents[:outputs])
-
-
-@dataclass(frozen=True)
-class _BoundArrays:
-    """The arrays of a plan in one call, an entry per array."""
-
-    dtypes: tuple[DType, ...]
-    strides: tuple[tuple[int, ...], ...]
-    ranks: tuple[tuple[int, ...], ...]
-    offsets: tuple[int, ...]
-    addresses: tuple[int, ...]
-    byte_strides: tuple[tuple[int, ...], ...]
 
 
 def _bind_arrays(
     plan: KernelPlan, layouts: Mapping[tuple[str, int], ArrayLayout], extents: Mapping[Symbol, int]
-) -> _BoundArrays:
+) -> BoundArrays:
     axes = len(plan.rows) + len(plan.columns)
     placed = [bound_strides(use, layouts, extents, axes + len(plan.ranks)) for use in plan.arrays]
-    return _BoundArrays(
+    return BoundArrays(
         tuple(use.dtype for use in plan.arrays),
         tuple(strides[:axes] for strides, _ in placed),
         tuple(
@@ -127,7 +68,7 @@ def bind_kernel(
     columns = tuple(evaluate(d, extents) for d in plan.columns)
     placed = _bind_arrays(plan, layouts, extents)
     if plan.attention is not None:
-        return _bind_attention(plan, plan.attention, rows + columns, placed, symbolic_units)
+        return bind_attention(plan, plan.attention, rows + columns, placed, symbolic_units)
     merged, row_axes = _merged(plan, rows, columns, placed, symbolic_units)
     lines = tuple(line + rank for line, rank in zip(merged.strides, placed.ranks))
     places = tuple(evaluate(d, extents) for d in plan.ranks)
@@ -158,7 +99,7 @@ def bind_general(
     placed = _bind_arrays(plan, layouts, extents)
     uses = [{c.axis for c in use.at} for use in plan.arrays]
     if plan.attention is not None:
-        bound = _bind_attention(plan, plan.attention, (*rows, *columns), placed, True)
+        bound = bind_attention(plan, plan.attention, (*rows, *columns), placed, True)
         operands = [
             operand if use.gathered is not None else _any_strides(operand, range(len(rows + columns)), axes)
             for operand, use, axes in zip(bound.kernel.operands, plan.arrays, uses)
@@ -187,7 +128,7 @@ def _any_strides(operand: Operand, order: Iterable[int], axes: Container[int | N
 
 
 def _merged(
-    plan: KernelPlan, rows: tuple[int, ...], columns: tuple[int, ...], placed: _BoundArrays, symbolic_units: bool
+    plan: KernelPlan, rows: tuple[int, ...], columns: tuple[int, ...], placed: BoundArrays, symbolic_units: bool
 ) -> tuple[MergedAxes, int]:
     """The axes that a kernel runs over after merging, and how many of them are row axes."""
     outputs = range(plan.inputs, len(plan.arrays))
@@ -203,7 +144,7 @@ def _merged(
     return merged, row_axes
 
 
-def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _BoundArrays, wide: bool) -> KernelIR:
+def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: BoundArrays, wide: bool) -> KernelIR:
     """The kernel over merged axes, for a row that stays on chip."""
     access, steady = _accesses(plan, merged, row_axes, placed)
     nears: Sequence[tuple[int, Access]] = [(-1, "element")] * len(plan.arrays)
@@ -238,7 +179,7 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _BoundA
 
 
 def _accesses(
-    plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _BoundArrays
+    plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: BoundArrays
 ) -> tuple[tuple[Access, ...], int]:
     """The access of each array along the innermost axis (see Operand), and the batch-invariant vector width."""
     if plan.is_elementwise:
@@ -252,7 +193,7 @@ def _accesses(
     return tuple("vector" if a == "vector" and steady > 1 else "element" for a in access), steady
 
 
-def _literals(plan: KernelPlan, placed: _BoundArrays) -> tuple[tuple[str, int], ...]:
+def _literals(plan: KernelPlan, placed: BoundArrays) -> tuple[tuple[str, int], ...]:
     """The byte strides among the scalars that are one element, as compile-time constants."""
     literals = []
     for scalar in plan.scalars:
@@ -263,74 +204,13 @@ def _literals(plan: KernelPlan, placed: _BoundArrays) -> tuple[tuple[str, int], 
     return tuple(literals)
 
 
-def _bind_attention(
-    plan: KernelPlan, attention: AttentionBody, extents: tuple[int, ...], placed: _BoundArrays, symbolic_units: bool
-) -> BoundKernel:
-    """An attention kernel: its axes are not merged, and a unit stride is recognised on any axis."""
-    lines = [tuple(0 if n == 1 and not symbolic_units else s for n, s in zip(extents, line)) for line in placed.strides]
-    access = [
-        _access(line, use.dtype.itemsize, address) if attention.running_reference else "element"
-        for use, line, address in zip(plan.arrays, lines, placed.addresses)
-    ]
-    for k, axis, whole in _paged_arrays(plan, attention, placed):
-        lines[k] = (*lines[k][:axis], 1, *lines[k][axis + 1 :])
-        access[k] = "vector" if whole else "element"
-    operands = tuple(
-        Operand(use.name, use.dtype, "".join("s" if s not in (0, 1) else str(s) for s in line), how)
-        for use, line, how in zip(plan.arrays, lines, access)
-    )
-    kernel = AttentionKernel(
-        plan.name,
-        plan.header,
-        len(plan.rows),
-        len(plan.columns),
-        plan.inputs,
-        operands,
-        plan.loads,
-        plan.positions,
-        tuple(s.value for s in plan.scalars),
-        (),
-        pointers=plan.pointers,
-        lengths=_lengths(plan),
-        attention=attention,
-        fastmath=plan.fastmath,
-        batch_invariant_width=int(plan.batch_invariant),
-    )
-    return BoundKernel(kernel, extents, tuple(lines), placed.offsets, placed.byte_strides)
-
-
-def _lengths(plan: KernelPlan) -> tuple[str, ...]:
-    """The integer scalars that are extents of the kernel's axes."""
-    axes = (*plan.rows, *plan.columns)
-    uses = [s for s in plan.scalars if s.kind == "extent" and s.source in axes]
-    return tuple(s.value.name for s in uses if s.value.dtype is INT64)
-
-
-def _paged_arrays(plan: KernelPlan, stream: AttentionBody, placed: _BoundArrays) -> Iterator[tuple[int, int, bool]]:
-    """The paged arrays: operand, the iteration axis that is contiguous in memory, whether rows are 16-byte aligned."""
-    axes = (stream.scores[0].axis, *(w.axis for w in stream.weighted_sums))
-    for line, axis in zip((stream.paged.k, stream.paged.v) if stream.paged else (), axes):
-        if line is None:
-            continue
-        steps, size = list(placed.byte_strides[line.operand]), plan.arrays[line.operand].dtype.itemsize
-        if steps.pop(line.inner_axis) == size:
-            whole = not placed.addresses[line.operand] and all(step % ALIGNMENT == 0 for step in steps)
-            yield line.operand, axis, whole
-
-
-def _access(strides: tuple[int, ...], size: int, address: int) -> Access:
-    """ "vector" if every row of an array begins at a multiple of 16 bytes and no stride is negative, else "element"."""
-    apart = any(s < 0 or s * size % ALIGNMENT for s in strides if s != 1)
-    return "element" if apart or address else "vector"
-
-
 def _may_transpose(plan: KernelPlan) -> bool:
     """Whether a row kernel may vectorise across its columns: nothing of it is sorted, scanned or gathered."""
     along = any(part.scans or part.sort for phase in plan.resident for part in phase.passes)
     return not plan.pointers and not plan.column_epilogue and not along
 
 
-def _transposed(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: _BoundArrays) -> KernelIR:
+def _transposed(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: BoundArrays) -> KernelIR:
     """The same kernel with vectors that lie across its columns."""
     alone = _only_operand(plan, kernel.phases, merged, kernel.row_axes)
     words = state_words(kernel.phases)

@@ -12,10 +12,10 @@ from ..errors import FusedslError
 from ..generated_code import FunctionBuilder
 from .argument_keys import address_of
 from .captured_graphs import CapturedGraph
+from .check_outputs import version_counter
 from .cuda_streams import stream_expression
 from .driver import driver
 from .native_entry import NativeEntry, graph_launcher
-from .outputs import version_counter
 from .prepared_call import PreparedCall
 
 CALLS_BEFORE_GRAPH = 4  # calls on a stream until a graph is recorded for it

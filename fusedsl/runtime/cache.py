@@ -8,7 +8,6 @@ import json
 import linecache
 import os
 import re
-import stat
 import threading
 import time
 import warnings
@@ -18,28 +17,19 @@ from functools import cache
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import config
-from ..atomic_files import PART, write_whole
+from ..atomic_files import PART
 from ..errors import caller_stacklevel
+from .cache_files import FORMAT, CacheEntry, folder_fault, pack, read_file, remove_file, unpack, write_file
 
-FORMAT = 1  # version of the file format of entries
 SUFFIX = ".fused"
 MAX_ENTRIES_IN_MEMORY = 256  # if the disk cannot be used
 STALE_PART_SECONDS = 3600  # after which an unfinished file has no writer any more
-DAY = 86400  # seconds; an entry's time of use is right to one
 ENTRIES_BETWEEN_SWEEPS = 512  # entries written between two checks of the folder's size
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
-
-
-class CacheEntry(NamedTuple):
-    """One entry of `Cache.list`: size in bytes, time of writing (or last use, to a day) in seconds since 1970."""
-
-    key: str
-    size: int
-    written: float
 
 
 # ---- keys
@@ -150,11 +140,11 @@ class Cache:
         _check_key(key)
         if self._writable():
             path = self._path(key)
-            data = _read(path, touch=True)
+            data = read_file(path, touch=True)
             if data is not None:
-                entry = _unpack(key, data)
+                entry = unpack(key, data)
                 if entry is None:
-                    _remove(path)
+                    remove_file(path)
                 else:
                     return entry
         with self._lock:
@@ -166,7 +156,7 @@ class Cache:
         _check_key(key)
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         self._sweep()
-        if self._writable() and _write(self._path(key), _pack(key, text.encode(), binary)):
+        if self._writable() and write_file(self._path(key), pack(key, text.encode(), binary)):
             return
         with self._lock:
             self._memory[key] = (text, bytes(binary))
@@ -191,7 +181,7 @@ class Cache:
             self._memory.clear()
         for path in self._files():
             if path.suffix in (SUFFIX, ".py", PART):
-                _remove(path)
+                remove_file(path)
         return count
 
     def source_path(self, name: str) -> Path:
@@ -207,7 +197,7 @@ class Cache:
         """
         path = self.source_path(name)
         data = text.encode()
-        if self._writable() and (_read(path) == data or _write(path, data)):
+        if self._writable() and (read_file(path) == data or write_file(path, data)):
             return str(path)
         made_up = f"<fusedsl {name}>"
         linecache.cache[made_up] = (len(text), None, text.splitlines(keepends=True), made_up)
@@ -228,14 +218,14 @@ class Cache:
             with contextlib.suppress(OSError):
                 facts = path.lstat()
                 if path.suffix == PART and time.time() - facts.st_mtime > STALE_PART_SECONDS:
-                    _remove(path)
+                    remove_file(path)
                 elif path.suffix in (SUFFIX, ".py"):
                     files.append((facts.st_mtime, getattr(facts, "st_blocks", 0) * 512 or facts.st_size, path))
         total = sum(size for _, size, _ in files)
         for _, size, path in sorted(files) if limit and total > limit else ():
             if total <= limit * 3 // 4:
                 break
-            _remove(path)
+            remove_file(path)
             total -= size
 
     def _path(self, key: str) -> Path:
@@ -249,7 +239,7 @@ class Cache:
     def _writable(self) -> bool:
         """Whether the folder is ours alone; checked once, with a warning if it is not."""
         if self._usable is None:
-            fault = _folder_fault(self.folder)
+            fault = folder_fault(self.folder)
             self._usable = fault is None
             if fault:
                 message = f"fusedsl keeps compiled kernels in memory only: {self.folder} {fault}"
@@ -269,85 +259,4 @@ def _check_key(key: str) -> None:
         raise ValueError(f"not a cache key: {key!r}")
 
 
-def _folder_fault(folder: Path) -> str | None:
-    """Why a folder cannot be used, or None; creates a missing folder."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-        facts = folder.lstat()
-    except (OSError, ValueError) as fault:
-        return f"cannot be made ({fault})"
-    if stat.S_ISLNK(facts.st_mode):
-        return "is a symbolic link"
-    if not stat.S_ISDIR(facts.st_mode):
-        return "is not a folder"
-    if os.name == "posix":
-        if facts.st_uid != os.geteuid():
-            return "belongs to another user"
-        if facts.st_mode & 0o022:
-            return "can be written by others (chmod 700 it)"
-    return None
-
-
 # ---- entries as files: one line of JSON about the rest, then the facts, then the binary
-
-
-def _pack(key: str, facts: bytes, binary: bytes) -> bytes:
-    head = {"format": FORMAT, "key": key, "facts": len(facts), "binary": len(binary)}
-    head["sha256"] = _digest(key, facts, binary)
-    return json.dumps(head).encode("ascii") + b"\n" + facts + binary
-
-
-def _unpack(key: str, data: bytes) -> tuple[dict, bytes] | None:
-    try:
-        line, _, rest = data.partition(b"\n")
-        head = json.loads(line)
-        facts, binary = rest[: head["facts"]], rest[head["facts"] :]
-        if head["format"] != FORMAT or head["key"] != key or len(binary) != head["binary"]:
-            return None
-        if head["sha256"] != _digest(key, facts, binary):
-            return None
-        return json.loads(facts), binary
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-
-
-def _digest(key: str, facts: bytes, binary: bytes) -> str:
-    digest = hashlib.sha256(f"{FORMAT} {key} {len(facts)} {len(binary)}\n".encode("ascii"))
-    digest.update(facts)
-    digest.update(binary)
-    return digest.hexdigest()
-
-
-_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-
-
-def _read(path: Path, touch: bool = False) -> bytes | None:
-    """The bytes of a file of ours, or None; `touch` keeps its time right to a day."""
-    try:
-        number = os.open(path, os.O_RDONLY | _NO_LINKS | getattr(os, "O_NONBLOCK", 0))
-        with open(number, "rb") as file:
-            facts = os.fstat(number)
-            if not stat.S_ISREG(facts.st_mode) or (os.name == "posix" and facts.st_uid != os.geteuid()):
-                return None
-            if touch and time.time() - facts.st_mtime > DAY:
-                with contextlib.suppress(OSError):
-                    os.utime(number if os.utime in os.supports_fd else path)
-            return file.read()
-    except (OSError, MemoryError):
-        return None
-
-
-def _write(path: Path, data: bytes) -> bool:
-    """Write for the owner alone; False if that fails."""
-    try:
-        write_whole(path, data, 0o600)
-        return True
-    except OSError:
-        return False
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()

@@ -8,7 +8,6 @@ import hashlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 from .. import config, debug, logs
@@ -19,7 +18,7 @@ from ..backends.cuda.combo import ComboKernel, ComboSchedule, schedule_combo
 from ..backends.cuda.matmul.schedule import schedule_matmul
 from ..backends.cuda.rows.looped import prefers_looped
 from ..backends.cuda.schedule import Schedule, choose
-from ..errors import CompileError, DeviceError, FusedslError, not_installed
+from ..errors import DeviceError
 from ..hardware import Hardware
 from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel, Operand
 from ..kernel_ir.plan import KernelPlan
@@ -27,26 +26,7 @@ from ..lru import LRU, shared
 from .background import run_in_background
 from .bind_shapes import BoundKernel
 from .cache import cache_key, disk
-
-
-@dataclass(frozen=True)
-class CompiledKernel:
-    """A compiled kernel: its schedule, its machine code, the compiler's figures, and where its source is."""
-
-    kernel: Any  # a KernelIR, or a ComboKernel of several
-    schedule: Any  # a Schedule on CUDA, the name of the loops on the CPU
-    code: bytes
-    symbols: tuple[str, ...]
-    source: str
-    path: str
-    registers: int = 0
-    spill_bytes: int = 0
-    shared_bytes: int = 0
-    blocks: int = 0  # launch bound (blocks per SM); below the schedule's if values would have spilled
-    columns: int = 0  # score columns at a time, if the schedule's number spilled; else 0
-    cached: bool = False
-    cache_key: str = ""
-
+from .run_compilers import CompiledKernel, compile_source, file_name, run_compiler
 
 _compiled_kernels: LRU[tuple, CompiledKernel] = shared(LRU(config.cache_size))
 _preloaded: dict[str, tuple[dict, bytes]] = {}  # by `unversioned_key`: kernels of loaded files
@@ -291,10 +271,6 @@ def _store(key: tuple, built: CompiledKernel) -> CompiledKernel:
     return built
 
 
-def _file_name(key: tuple) -> str:
-    return f"{key[3]}_{key[0]}_{cache_key(kernel=repr(key))[:12]}"
-
-
 # -- compilers
 
 
@@ -304,26 +280,15 @@ def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -
         raise DeviceError(f"{kernel.name} is not compiled yet, and a CUDA graph is being captured", "device.capture",
                           help=help)  # fmt: skip
     logs.compiling(kernel.name, f"sm_{cc[0]}{cc[1]}")
-    built = _compile_source(kernel, schedule, cc, _file_name(key))
+    built = compile_source(kernel, schedule, cc, file_name(key))
     for number, (narrower, less) in enumerate(schedule.lower_pressure(kernel)):
         if not built.spill_bytes:
             break
         columns = less.columns if isinstance(less, Sm90AttentionSchedule) else 0
-        other = _compile_source(narrower, less, cc, f"{_file_name(key)}_{columns or number}")
+        other = compile_source(narrower, less, cc, f"{file_name(key)}_{columns or number}")
         if other.spill_bytes < built.spill_bytes:
             built = dataclasses.replace(other, columns=columns)
     return _store(key, built)
-
-
-def _compile_source(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> CompiledKernel:
-    """A kernel's generated file, written to disk under this name, and its machine code."""
-    from ..backends.cuda import compile as cuda
-
-    source = cuda.generate(kernel, schedule)
-    path = disk().write_source(name, source)
-    compiled = _run_compiler(lambda chosen: cuda.compile_source(source, path, kernel, chosen, cc), schedule, path)
-    figures = (compiled.registers, compiled.spill_bytes, compiled.shared_bytes, compiled.blocks)
-    return CompiledKernel(kernel, schedule, compiled.code, (compiled.function,), source, path, *figures)
 
 
 def _compile_cpu(kernel: KernelIR, chosen: str, processor: Processor, key: tuple) -> CompiledKernel:
@@ -331,20 +296,6 @@ def _compile_cpu(kernel: KernelIR, chosen: str, processor: Processor, key: tuple
 
     logs.compiling(kernel.name, "the CPU")
     source, _ = backend.generate(kernel, chosen, processor)
-    path = disk().write_source(_file_name(key), source)
-    compiled = _run_compiler(lambda c: backend.compile_source(source, path, kernel, c, processor), chosen, path)
+    path = disk().write_source(file_name(key), source)
+    compiled = run_compiler(lambda c: backend.compile_source(source, path, kernel, c, processor), chosen, path)
     return _store(key, CompiledKernel(kernel, chosen, compiled.object_bytes, compiled.symbols, source, path))
-
-
-def _run_compiler(compiler, chosen: Any, path: str):
-    """Run a compiler; any exception becomes a CompileError that names the generated file or what is missing."""
-    try:
-        with logs.silenced():
-            return compiler(chosen)
-    except FusedslError:
-        raise
-    except ModuleNotFoundError as missing:
-        raise not_installed(missing) from None
-    except Exception as fault:
-        help = f"the generated source is {path}; please report it with the expression of the kernel"
-        raise CompileError(f"the generated kernel does not compile: {fault}", "compile.kernel", help=help) from fault

@@ -17,11 +17,11 @@ from ..kernel_ir.gemm import Gemm
 from ..kernel_ir.kernel import KernelIR, Operand, TmaBox
 from ..kernel_ir.parameter_layout import kernel_params
 from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
-from .bind_shapes import BoundKernel
-from .compile import CompiledKernel
+from .bound_kernel import BoundKernel
 from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord, host_launch
 from .layout import ALIGNMENT
 from .parameter_packing import FORMAT_OF, BlockLayout, PointerSlot, ScalarSlot
+from .run_compilers import CompiledKernel
 
 if TYPE_CHECKING:
     from .blas_launch import BlasLaunch

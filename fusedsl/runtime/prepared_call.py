@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import native_entry
 from .argument_keys import address_of
+from .check_outputs import mark_written
 from .keep_alive import keep_alive
-from .outputs import mark_written
 
 if TYPE_CHECKING:
     from .counters import BlockCounters

@@ -12,7 +12,7 @@ from ..backends.cuda.rows.dynamic_threads import has_common_length
 from ..hardware import Hardware
 from ..kernel_ir.kernel import AttentionKernel, MixedReductionKernel
 from ..kernel_ir.plan import KernelPlan, Plan
-from .bind_shapes import BoundKernel, SpecializationGroup
+from .bound_kernel import BoundKernel, SpecializationGroup
 from .compile import ScheduledKernels, cuda_key, is_preloaded, scheduled_combo, scheduled_cuda, unversioned_key
 from .specialization_quota import acquire
 

@@ -21,9 +21,10 @@ from typing import Any
 from ..generated_code import NotRepeatable, WarmCallBuilder
 from .argument_keys import address_of, numpy_data_offset, read_word
 from .arrays import ArrayFacts
+from .check_outputs import version_counter
 from .cuda_streams import stream_expression
 from .native_entry import NO_WATCH, Pair, Watch, watcher
-from .outputs import Allocator, version_counter
+from .outputs import Allocator
 from .prepared_call import PreparedCall
 
 WarmCall = Callable[[Sequence[Any], Any], Any]

@@ -18,7 +18,7 @@ from ..ir.dims import Symbol
 from ..ir.graph import Node, Parameter, Type, constant, walk
 from ..ir.interp import evaluate_node
 from ..ir.types import DTYPES, DType
-from ..lang import calls, functions, parameter_kinds
+from ..lang import argument_binding, calls, functions, parameter_kinds
 from ..lang.environment import Environment
 from ..lang.evaluate import TextEvaluator
 from .array_library import LibraryDiscovered, empty, is_array, library
@@ -296,7 +296,7 @@ class Recorder:
         composite = calls.prelude_function(self.evaluator, name)
         if composite is None:
             raise refusal(name, f"{name} of an array cannot be traced")
-        parameters = calls.signature(composite.definition, composite.defaults)
+        parameters = argument_binding.signature(composite.definition, composite.defaults)
         given = bind_arguments(self, name, parameters, values, named)
         for p, value in zip(parameters, given):
             if (error := calls.choice_fault(name, p.name, value)) is not None:

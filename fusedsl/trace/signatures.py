@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ArgumentError
-from ..lang import calls
+from ..lang import argument_binding
 from ..lang.functions import REQUIRED, ParameterSpec
 
 # kinds of parameters whose values a trace needs
@@ -24,7 +24,9 @@ def bind_arguments(
     if surplus or len(values) > len(parameters):
         what = f"{surplus[0]}=" if surplus else f"{len(values)} arguments"
         raise ArgumentError(
-            f"{name} takes no {what}", "argument.surplus", help=f"call it as {calls.show_signature(name, parameters)}"
+            f"{name} takes no {what}",
+            "argument.surplus",
+            help=f"call it as {argument_binding.show_signature(name, parameters)}",
         )
     bound = []
     for p in parameters:
@@ -32,7 +34,7 @@ def bind_arguments(
             raise ArgumentError(
                 f"{name} misses {p.name}",
                 "argument.missing",
-                help=f"call it as {calls.show_signature(name, parameters)}",
+                help=f"call it as {argument_binding.show_signature(name, parameters)}",
             )
         if p.name not in given:
             bound.append(p.default)

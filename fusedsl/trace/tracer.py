@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import TraceError, Unsupported
-from ..ir import shapes
+from ..ir import index_keys
 from ..ir.gathers import advanced_index
 from ..ir.graph import Node
 from ..ir.types import numpy_dtype
@@ -184,7 +184,7 @@ class Tracer(Operators):
                 return self._new(self._indexed(ready))
         if self._is_scalar(ready):
             with self.recorder.at_user_line():
-                return self._new(shapes.index(self.recorder.builder, self.node, ready))
+                return self._new(index_keys.index(self.recorder.builder, self.node, ready))
         return self.viewed(views.indexed(self.recorder.builder, ready))
 
     def _indexed(self, key: tuple) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..ir import shapes
+from ..ir import index_keys, shapes
 from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim
 from ..ir.gathers import GUARDED, before_axes, gather
@@ -43,14 +43,14 @@ def reshaped(b: GraphBuilder, read: Callable[[Node], Node], base: Node) -> View:
 
 def indexed(b: GraphBuilder, key: tuple) -> View:
     """The view `x[key]`, for integers, slices, None and `...`."""
-    return View(lambda x: shapes.index(b, x, key), lambda base, value: write_slice(b, base, key, value))
+    return View(lambda x: index_keys.index(b, x, key), lambda base, value: write_slice(b, base, key, value))
 
 
 def write_slice(b: GraphBuilder, base: Node, key: tuple, value: Node) -> Node:
     """`base` after `base[key] = value`: a select, at each index, between the value and the old element."""
-    entries = shapes.index_entries(b, base, shapes.full_key(b, base, key), None)
+    entries = index_keys.index_entries(b, base, index_keys.full_key(b, base, key), None)
     kept_entries = [entry for entry in entries if entry[0] != "int"]
-    value = shapes.broadcast_to(b, value, shapes.index(b, base, key).type.shape)
+    value = shapes.broadcast_to(b, value, index_keys.index(b, base, key).type.shape)
     value = shapes.squeeze(b, value, [k for k, entry in enumerate(kept_entries) if entry[0] == "new"])
     inside: list[Node] = []
     at: dict[int, Node] = {}

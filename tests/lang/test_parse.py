@@ -12,7 +12,8 @@ from fusedsl.errors import FusedslError, LimitError, ParseError, UnknownNameErro
 from fusedsl.lang import lexer, prelude, syntax
 from fusedsl.lang import parse as parse_module
 from fusedsl.lang.parse import parse, parse_definitions
-from fusedsl.lang.syntax import children, free_names, postorder, show
+from fusedsl.lang.printer import show
+from fusedsl.lang.syntax import children, free_names, postorder
 
 
 def only(text):

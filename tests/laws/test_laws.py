@@ -10,7 +10,8 @@ from oracle import evaluate
 from test_targets import TARGETS
 
 import fusedsl as fd
-from fusedsl.ir.laws import ELEMENTWISE, FOLDS, LAWS, READS, Law
+from fusedsl.ir.law import Law
+from fusedsl.ir.laws import ELEMENTWISE, FOLDS, LAWS, READS
 from fusedsl.runtime.array_copies import to_host
 
 

@@ -11,7 +11,7 @@ import fusedsl as fd
 from fusedsl.errors import ArgumentError, CompileError, ShapeError
 from fusedsl.fusion.unfused_cost import unfused_kernels
 from fusedsl.kernel_ir.instruction_cost import total_cost
-from fusedsl.runtime.compile import CompiledKernel
+from fusedsl.runtime.run_compilers import CompiledKernel
 
 N = 1 << 20
 needs_compiler = pytest.mark.skipif(

@@ -10,11 +10,12 @@ import pytest
 
 from fusedsl.errors import ArgumentError, DeviceError, DTypeError, LimitError
 from fusedsl.ir.types import BFLOAT16, DTYPES, FLOAT32, INT32, numpy_dtype
-from fusedsl.runtime import argument_keys, array_protocols, arrays, cuda_streams, outputs
+from fusedsl.runtime import argument_keys, array_protocols, arrays, check_outputs, cuda_streams, outputs
 from fusedsl.runtime.argument_keys import SLOW, all_argument_keys, argument_key
 from fusedsl.runtime.arrays import CPU, ArrayFacts, Weak, describe
+from fusedsl.runtime.check_outputs import OutputType, check_out
 from fusedsl.runtime.memory_overlap import _Bounds, overlap, overlaps_itself, span
-from fusedsl.runtime.outputs import OutputType, check_out, common_order, empty, library_and_device
+from fusedsl.runtime.outputs import common_order, empty, library_and_device
 from fusedsl.runtime.prepared_call import Aliasing, CallMemory, PreparedCall
 from fusedsl.runtime.warm_call import build_warm_call
 
@@ -544,7 +545,7 @@ def test_self_overlap():
 def test_writing_a_tensor_is_seen_by_autograd():
     x = torch.zeros(3)
     before = x._version
-    outputs.mark_written(x)
+    check_outputs.mark_written(x)
     assert x._version == before + 1
 
 

@@ -15,6 +15,7 @@ import warnings
 import pytest
 
 from fusedsl.runtime import cache as module
+from fusedsl.runtime import cache_files
 from fusedsl.runtime.cache import Cache, cache_key, versions
 
 KEY = cache_key(text="a + b", arch="sm_90a")
@@ -67,7 +68,7 @@ def test_an_entry_under_the_name_of_another_is_a_miss(cache):
 
 
 def test_an_entry_of_another_format_is_a_miss(cache, monkeypatch):
-    monkeypatch.setattr(module, "FORMAT", module.FORMAT + 1)
+    monkeypatch.setattr(cache_files, "FORMAT", cache_files.FORMAT + 1)
     cache.put(KEY, FACTS, b"x")
     monkeypatch.undo()
     assert cache.get(KEY) is None

@@ -15,9 +15,9 @@ import pytest
 
 import fusedsl as fd
 from fusedsl import evaluation
-from fusedsl.ir import interp
+from fusedsl.ir import interp, interp_memory
 from fusedsl.lru import LRU
-from fusedsl.runtime import cache, compile, free_memory, object_loader, outputs
+from fusedsl.runtime import cache, cache_files, compile, free_memory, object_loader, outputs
 from fusedsl.runtime.arrays import describe_all
 
 X = np.ones(10, np.float32)
@@ -99,7 +99,7 @@ def test_the_folder_keeps_what_was_used_last(tmp_path, monkeypatch):
     keys = [f"{k:064x}" for k in range(40)]
     for age, key in enumerate(keys):
         own.put(key, {}, bytes(50_000))
-        old = time.time() - 10 * cache.DAY + age
+        old = time.time() - 10 * cache_files.DAY + age
         os.utime(own._path(key), (old, old))
         assert own.get(keys[0]) is not None  # used daily
     left = {entry.key for entry in own.list()}
@@ -112,7 +112,7 @@ def test_a_use_is_noted_once_a_day(tmp_path):
     key = "0" * 64
     own.put(key, {})
     for age, noted in ((0.5, False), (2.0, True)):
-        then = time.time() - age * cache.DAY
+        then = time.time() - age * cache_files.DAY
         os.utime(own._path(key), (then, then))
         own.get(key)
         assert (time.time() - own._path(key).stat().st_mtime < 60) is noted
@@ -190,7 +190,7 @@ def test_the_footprint_of_the_interpreter_is_about_what_it_takes(text):
     interp.interpret(graph, values)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert 0.6 * peak < interp.footprint(graph, values) < 3 * peak
+    assert 0.6 * peak < interp_memory.footprint(graph, values) < 3 * peak
 
 
 def test_limits_of_control_groups_and_of_the_process_count(tmp_path, monkeypatch):

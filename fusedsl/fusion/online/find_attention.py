@@ -19,15 +19,8 @@ from ..coordinates import Axis, memory_order
 from ..kernel_limits import WIDEST, Fits
 from ..scalar_program import ScalarProgram
 from .candidates import ReductionSet, group_reductions, rename_axis, split_by_scores, split_by_weighted_sum
-from .score_products import (
-    Factors,
-    direct_reductions,
-    distribute_sums,
-    factors_of,
-    is_operand,
-    reachable_reductions,
-    scores,
-)
+from .distribute_sums import distribute_sums
+from .score_products import Factors, direct_reductions, factors_of, is_operand, reachable_reductions, scores
 
 TILE_ROWS = 16  # of the smallest query tile
 

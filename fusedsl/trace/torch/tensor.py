@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import DTypeError, TraceError
-from ...ir import gathers, shapes
+from ...ir import gathers, index_keys
 from ...ir.dims import Dim
 from ...ir.graph import Node
 from .. import views
@@ -133,8 +133,8 @@ class Tensor(Tracer):
     def _indexed(self, key: tuple) -> Node:
         """Advanced indexing; torch applies integers and 0-d tensors first, unlike NumPy: they separate no indices."""
         b = self.recorder.builder
-        full = [part for _, part in shapes.full_key(b, self.node, key)]
-        alone = tuple(part if _is_one(part) else shapes.WHOLE for part in full if part is not None)
+        full = [part for _, part in index_keys.full_key(b, self.node, key)]
+        alone = tuple(part if _is_one(part) else index_keys.WHOLE for part in full if part is not None)
         rest = tuple(part for part in full if not _is_one(part))
         return gathers.index(b, gathers.index(b, self.node, alone), rest)
 

@@ -192,14 +192,14 @@ SPILLED = {
 @pytest.mark.parametrize("name", SPILLED)
 def test_what_spills_takes_fewer_columns(name, monkeypatch, tmp_path):
     """Which number of columns spills is the compiler's: here it says so of the first."""
-    own, compiled = cache.Cache(tmp_path), compile._compile_source
+    own, compiled = cache.Cache(tmp_path), compile.compile_source
 
     def spilling(kernel, schedule, *where):
         built = compiled(kernel, schedule, *where)
         return built if schedule.after_spill else replace(built, spill_bytes=built.spill_bytes + 8)
 
     for what, stand_in in (
-        ("_compile_source", spilling),
+        ("compile_source", spilling),
         ("disk", lambda: own),
         ("_compiled_kernels", LRU(lambda: 1000)),
     ):

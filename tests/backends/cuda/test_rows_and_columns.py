@@ -219,13 +219,13 @@ def test_no_spills_at_any_length(text, columns, dtype):
 @needs_compiler
 def test_what_spills_keeps_no_row_of_weights(monkeypatch, tmp_path):
     """Which kernel spills is the compiler's: here it says so of what keeps one."""
-    own, compiled = cache.Cache(tmp_path), compile._compile_source
+    own, compiled = cache.Cache(tmp_path), compile.compile_source
 
     def spilling(kernel, schedule, *where):
         return replace(compiled(kernel, schedule, *where), spill_bytes=20 if schedule.hoisted else 0)
 
     for what, stand_in in (
-        ("_compile_source", spilling),
+        ("compile_source", spilling),
         ("disk", lambda: own),
         ("_compiled_kernels", LRU(lambda: 1000)),
     ):
