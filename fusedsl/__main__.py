@@ -15,7 +15,7 @@ COMMANDS = {
     "reference": "say what a function does, or all of them: signatures, formulas, dtypes, examples",
     "doctor": "say what is installed, what works, and how to mend what does not",
     "cache": "show or clear the folder of compiled kernels",
-    "bench": "measure: the suites of a checkout, else the demo's workloads at several sizes",
+    "bench": "time fusedsl beside the libraries that are installed; write JSON and HTML; compare two runs",
 }
 
 

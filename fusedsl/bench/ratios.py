@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import geometric_mean
 
 from .record import Row
 
@@ -26,3 +28,27 @@ def ratio(peers: dict[str, Row], peer: str) -> float | None:
     """How many times faster than this peer."""
     ours, other = peers[OURS].median_us, peers[peer].median_us if peer in peers else None
     return other / ours if ours and other else None
+
+
+@dataclass(frozen=True)
+class Speedups:
+    """Over one peer: the geometric mean and the minimum of so many cases."""
+
+    mean: float
+    least: float
+    cases: int
+
+
+def speedups(rows: Iterable[Row]) -> dict[str, Speedups]:
+    """How many times faster ours is than each peer, over all cases of one measure."""
+    found: dict[str, list[float]] = {}
+    for peers in by_case(rows).values():
+        for name in peers.keys() - {OURS, FLOOR} if OURS in peers else ():
+            if reached := ratio(peers, name):
+                found.setdefault(name, []).append(reached)
+    return {name: Speedups(geometric_mean(found[name]), min(found[name]), len(found[name])) for name in sorted(found)}
+
+
+def timed_peers(rows: Iterable[Row]) -> list[str]:
+    """The peers that have times, in the order of the rows."""
+    return list(dict.fromkeys(r.peer for r in rows if r.peer not in (OURS, FLOOR) and r.median_us))

@@ -75,10 +75,11 @@ class Report:
         self.head = {"machine": machine(), "versions": versions(), "date": now()}
 
     def add(self, row: Row) -> None:
-        if row.absent:
-            if not any(r.absent and r.peer == row.peer for r in self.rows):
-                self.say(f"    {row.peer} is left out: {row.error}")
-        elif row.error:
+        told = [r for r in self.rows if r.peer == row.peer and r.error == row.error]
+        if row.absent or (row.error or "").startswith("left out"):
+            if not told:
+                self.say(f"    {row.peer}: {row.error}")
+        elif row.error and (row.case, row.peer) not in [(r.case, r.peer) for r in told]:
             self.say(f"    {row.workload} {row.shape} {row.dtype}: {row.peer}: {row.error}")
         self.rows.append(row)
         self.write()

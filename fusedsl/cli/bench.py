@@ -1,38 +1,75 @@
-"""`bench`: the suites of benchmarks/run.py in a checkout, else the demo's workloads at three sizes."""
+"""`bench`: fusedsl beside the libraries that are installed, as tables, JSON and HTML; and two result files compared."""
 
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
+import time
 from pathlib import Path
 
-from ..report.table import text_table
-from .demo import HEAD, WORKLOADS, parse_count, row
-from .measure import find_target, measure
+from .demo import parse_count
 
-SUITES = Path(__file__).parent.parent.parent / "benchmarks" / "run.py"
-SIZES = (1 << 14, 1 << 18, 1 << 22)
+COMPILE_HELP = "for torch.compile to compile in, in all (60; for quick on a CPU, where one takes half a minute, 0)"
+EXAMPLES = """suites: quick, elementwise, rows, reductions, products, attention, all
+
+  python -m fusedsl bench                                 the suite quick: under three minutes
+  python -m fusedsl bench rows --json new.json --html rows.html
+  python -m fusedsl bench --compare old.json new.json     exit code 1 if something became slower"""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench`: those of benchmarks/run.py."""
-    parser.add_argument(
-        "--sizes", type=parse_count, nargs="+", default=SIZES, help="elements, for the built-in workloads"
-    )
-    parser.add_argument("rest", nargs=argparse.REMAINDER, help="for benchmarks/run.py in a checkout, e.g. cpu --quick")
+    """The options of `bench`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EXAMPLES
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="what to measure (quick)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row, the machine and the versions")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write one page with charts; it needs no other file")
+    parser.add_argument("--compare", type=Path, nargs=2, metavar=("OLD", "NEW"), help="check two JSON files; no run")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="(the GPU if there is one)")
+    parser.add_argument("--dtype", choices=("float16", "float32", "float64"), default="float32", help="(float32)")
+    parser.add_argument("--sizes", type=parse_count, nargs="+", metavar="N", default=(), help="elements of arrays")
+    parser.add_argument("--peers", nargs="+", metavar="PEER", default=(), help="these alone, e.g. numpy torch.compile")
+    parser.add_argument("--repetitions", type=int, default=21, metavar="N", help="timed calls of each peer (21)")
+    parser.add_argument("--compile-seconds", type=float, metavar="S", help=COMPILE_HELP)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Run the named suites of a checkout, else measure the built-in workloads."""
-    if chosen.rest and SUITES.exists():
-        return subprocess.call([sys.executable, str(SUITES), *chosen.rest])
-    if chosen.rest:
-        print(f"{' '.join(chosen.rest)}: the suites are in a checkout of the repository only", file=sys.stderr)
-        return 2
-    target = find_target()
-    print(f"on {target.name}; unfused: {target.unfused}; float32")
-    for size in chosen.sizes:
-        rows = [row(measure(w, size, target)) for w in WORKLOADS]
-        print(f"\n{size:,} elements\n{text_table(HEAD, rows)}")
-    return 0
+    """Measure, or compare; exit code 1 if a result is wrong or something became slower."""
+    return _compare(*chosen.compare) if chosen.compare else _measure(chosen)
+
+
+def _measure(chosen: argparse.Namespace) -> int:
+    from ..bench import page, suites, terminal
+    from ..bench.record import Report
+    from ..bench.runner import BenchmarkRun, BenchmarkSettings, find_clock, wrong
+
+    begun = time.monotonic()
+    clock = find_clock(chosen.device)
+    names = chosen.suites or ["quick"]
+    cases = suites.cases(names, clock.kind, chosen.sizes)
+    seconds = chosen.compile_seconds
+    if seconds is None:
+        seconds = 0.0 if clock.kind == "cpu" and not chosen.peers and names == ["quick"] else 60.0
+    settings = BenchmarkSettings(chosen.dtype, chosen.repetitions, tuple(chosen.peers), seconds)
+    with terminal.progress(len(cases)) as (step, say):
+        report = Report(chosen.json, say)
+        BenchmarkRun(clock, report, settings).measure(cases, step)
+    print(terminal.tables(report.head, report.rows))
+    print(terminal.summary(report.head, report.rows))
+    if chosen.html:
+        chosen.html.write_text(page.page(report.head, report.rows), encoding="utf-8")
+    written = " and ".join(str(path) for path in (chosen.json, chosen.html) if path)
+    print(f"{len(report.rows)} rows in {time.monotonic() - begun:.0f} s{written and ', in ' + written}")
+    faults = wrong(report)
+    if faults:
+        print("\n".join(f"WRONG: {fault}" for fault in faults))
+        print("please report it with the output of python -m fusedsl doctor")
+    return 1 if faults else 0
+
+
+def _compare(old: Path, new: Path) -> int:
+    from ..bench.regressions import check, load
+    from ..bench.terminal import comparison_text
+
+    found = check(load(old), load(new))
+    print(comparison_text(found))
+    return 1 if found.failed else 0

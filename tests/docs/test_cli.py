@@ -84,17 +84,6 @@ def test_cache_is_listed_and_cleared(command, folder):
     assert ": 0 entries" in command("cache")
 
 
-def test_bench_measures_without_a_checkout_too(capsys, monkeypatch):
-    from fusedsl.__main__ import main
-    from fusedsl.cli import bench
-
-    monkeypatch.setattr(bench, "WORKLOADS", bench.WORKLOADS[1:2])
-    assert main(["bench", "--sizes", "1000"]) == 0
-    assert "gelu" in capsys.readouterr().out
-    monkeypatch.setattr(bench, "SUITES", bench.SUITES.with_name("missing.py"))
-    assert main(["bench", "cpu"]) == 2
-
-
 def test_help_names_every_command(command):
     out = command("--help")
     assert all(name in out for name in ("demo", "explain", "doctor", "cache", "bench"))
