@@ -206,17 +206,17 @@ def page() -> str:
 
 
 HEAD = """
-# Reference
+# Language reference
 
 <!-- Made by `{command}`; a test says when it is out of date. -->
 
-Every function that a program may call. [The guide](guide.md) introduces the language;
+Every function of the language. [The guide](guide/language.md) introduces the language.
 [prelude.fd](../fusedsl/lang/prelude.fd) defines the composite functions in the language itself, to read and copy.
 `python -m fusedsl reference NAME` prints an entry, with its definition.
 
 A function is NumPy's of the same name unless its row names another. What stands before `*` goes by position or by
 keyword, the rest by keyword. Dtypes are those of the result; float16, bfloat16 and float8 are computed in float32.
-Numbers of the program, `size`, `iota` and `arange` are weak: they take the dtype of the array that they meet.
+Literals, `size`, `iota` and `arange` are weak: they take the dtype of the array that they meet.
 
 The examples read
 """

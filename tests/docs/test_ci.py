@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("pip install .", "-m fusedsl demo", "-c import", "pip install .[test]", "-m pytest", "ruff check", "mypy")
+COMMANDS = (
+    "pip install .",
+    "-m fusedsl demo",
+    "-c import",
+    "pip install .[test]",
+    "-m pytest",
+    "docs/build.py",
+    "ruff check",
+    "mypy",
+)
 STAND_IN = """#!/bin/sh
 if [ "$1 $2" = "-m venv" ]; then mkdir -p "$3/bin"; : > "$3/bin/activate"; fi
 case "$(basename "$0") $*" in *"$FAULT"*) [ -n "$FAULT" ] && exit 1;; esac

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import re
 from pathlib import Path
 
 import numpy as np
@@ -49,15 +47,4 @@ def test_the_command_explains_functions(capsys, tmp_path):
     assert main(["reference", "sofmax"]) == 2
     assert "did you mean softmax?" in capsys.readouterr().err
     assert main(["reference", "--write", str(tmp_path / "page.md")]) == 0
-    assert (tmp_path / "page.md").read_text(encoding="utf-8").startswith("# Reference")
-
-
-def test_the_guide_does_what_it_shows():
-    text = (DOCS / "guide.md").read_text(encoding="utf-8")
-    examples = "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    test = doctest.DocTestParser().get_doctest(examples, {}, "guide", "docs/guide.md", 0)
-    said: list[str] = []
-    result = doctest.DocTestRunner(verbose=False).run(test, out=said.append)
-    assert result.attempted > 20 and not result.failed, "".join(said)
-    for link in re.findall(r"\]\(([^)#:]+)\)", text):
-        assert (DOCS / link).exists(), link
+    assert (tmp_path / "page.md").read_text(encoding="utf-8").startswith("# Language reference")
