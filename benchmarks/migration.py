@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import fusedsl as fd
-from record import Report, failed_row, times_row
+from fusedsl.bench.record import Report, failed_row, times_row
 from suite_cpu import times
 
 # numexpr: the expressions of its README and user guide, and one of each kind that it is used for
