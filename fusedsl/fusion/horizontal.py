@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..ir.dims import Dim, product
 from ..ir.graph import walk
+from ..rewrite.scalar_builder import free_axes
+from .contractions import matmul_factors
+from .cost_model import count_of
 from .fusion_group import Decision, FusionGroup
+from .graph_products import exceeds_small
 from .roofline import LAUNCH
 
 SHORT_ROWS = 2048  # columns: such rows stay in registers of one block
@@ -18,7 +22,7 @@ def horizontal_candidates(groups: Sequence[FusionGroup], fits: Callable[[Dim, in
     """Groups in launch order, with groups that may share a launch in one list.
 
     Groups of one level are independent: the level of a group is one more than the highest level that it waits for. Maps
-    are packed with maps, short rows with short rows.
+    are packed with maps, short rows with short rows; large matrix products run alone.
     """
     levels: list[int] = []
     for group in groups:
@@ -30,6 +34,7 @@ def horizontal_candidates(groups: Sequence[FusionGroup], fits: Callable[[Dim, in
         rows = [k for k in indices if _is_plain_row(groups[k])]
         if len(rows) > 1:
             rows = [k for k in rows if fits(product(a.extent for a in groups[k].columns), SHORT_ROWS)]
+            rows = [k for k in rows if not _is_large_product(groups[k], fits)]
         together = [members for members in (maps, rows) if len(members) > 1]
         grouped = {k for members in together for k in members}
         order += sorted(together + [[k] for k in indices if k not in grouped], key=min)
@@ -43,6 +48,17 @@ def _is_plain_row(group: FusionGroup) -> bool:
     columns = set(group.columns)
     read = [n.attr[1] for n in walk(group.folds) if n.op == "load"]
     return all(at[-1].axis in columns for at in read if not columns.isdisjoint(c.axis for c in at))
+
+
+def _is_large_product(group: FusionGroup, fits: Callable[[Dim, int], bool]) -> bool:
+    """Whether a kernel multiplies matrices that are not small."""
+    free = free_axes(group.values)
+    for f in group.folds:
+        if (pair := matmul_factors(f, free, group.rows)) is not None:
+            alone = [free[x] - free[y] for x, y in (pair, pair[::-1])]
+            left, right = (count_of(a for a in group.rows if a in axes) for axes in alone)
+            return exceeds_small(left, right, count_of(group.columns), fits)
+    return False
 
 
 def pack_launches(sizes: Sequence[tuple[float, int]], members: Sequence[int]) -> tuple[list[list[int]], list[Decision]]:

@@ -56,6 +56,13 @@ def axes_of(kernel: KernelIR, body: Body) -> set[int]:
     return found
 
 
+def is_contiguous_along_sum(kernel: KernelIR, body: Body) -> bool:
+    """Whether an array that a factor loads is contiguous along an axis of the sum."""
+    names = {v.name for v in body.args}
+    operands = [kernel.operands[load.operand] for load in kernel.loads if load.value.name in names]
+    return any(operand.near >= kernel.row_axes for operand in operands)
+
+
 def extent(axes: tuple[int, ...], extents: tuple[int, ...]) -> int:
     """The number of points of some axes."""
     return prod(extents[a] for a in axes)

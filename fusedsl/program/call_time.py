@@ -19,7 +19,7 @@ from .kernel_launch import KernelLaunch
 from .kernel_work import kernel_work
 from .library_product import LibraryProduct
 from .plans import Plans
-from .product_work import library_work
+from .product_work import library_seconds
 
 
 class PricedCall(Protocol):
@@ -45,6 +45,8 @@ class PricedCall(Protocol):
 
     def library_product(self, plan: KernelPlan, bound: BoundKernel) -> LibraryProduct | str: ...
 
+    def own_seconds(self, plan: KernelPlan, bound: BoundKernel) -> float: ...
+
 
 def call_seconds(call: PricedCall) -> float:
     """The predicted time of a call, on one thread of a CPU or on the GPU."""
@@ -53,22 +55,21 @@ def call_seconds(call: PricedCall) -> float:
 
 def kernel_seconds(call: PricedCall, plan: KernelPlan, bound: BoundKernel) -> float:
     """The predicted time of a kernel of a call, by whoever computes it."""
-    if isinstance(call.library_product(plan, bound), LibraryProduct):
-        return library_seconds(bound, call.target.hardware, call.plans.options.matmul == "tf32")
-    if call.target.hardware is None:
-        return product_time.seconds(bound.kernel, bound.extents)
-    return _own_cuda_seconds(bound, call.target.hardware)
+    product = call.library_product(plan, bound)
+    if not isinstance(product, LibraryProduct):
+        return call.own_seconds(plan, bound)
+    return products_seconds(bound, None) if product.seconds is None else product.seconds
 
 
-def library_seconds(bound: BoundKernel, hardware: Hardware | None, tf32: bool = False) -> float:
-    """The predicted time of a library's product for each that a kernel sums; None is the CPU."""
+def products_seconds(bound: BoundKernel, hardware: Hardware | None, tf32: bool = False) -> float:
+    """The predicted time in which a library computes the products that a kernel sums; None is the CPU."""
     sides, kernel = product_sides(bound), bound.kernel
     factors = kernel.operands[0].dtype
     if hardware is None:
         return len(kernel.products) * product_time.BLAS.seconds(sides, factors.compute.itemsize)
     batch, rows, columns, terms = sides
     moved = batch * (rows * terms + columns * terms + rows * columns) * factors.itemsize
-    return len(kernel.products) * seconds(library_work(sides, factors, moved, hardware, tf32), hardware)
+    return len(kernel.products) * library_seconds(sides, factors, moved, hardware, tf32)
 
 
 def product_sides(bound: BoundKernel) -> tuple[int, int, int, int]:
@@ -80,7 +81,10 @@ def product_sides(bound: BoundKernel) -> tuple[int, int, int, int]:
     return batch, rows, columns, prod(extents[bound.kernel.row_axes :])
 
 
-def _own_cuda_seconds(bound: BoundKernel, hardware: Hardware) -> float:
+def own_seconds(bound: BoundKernel, hardware: Hardware | None) -> float:
+    """The predicted time of our own kernel; None is the CPU."""
+    if hardware is None:
+        return product_time.seconds(bound.kernel, bound.extents)
     launch = KernelLaunch(*scheduled_cuda(bound, hardware), bound)
     kernel = launch.kernel
     sizes = [bound.operand_bytes(k) for k in range(len(kernel.operands))]

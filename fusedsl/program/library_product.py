@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 
 from ..config import Options
-from ..fusion.roofline import LATENCY, LAUNCH, READ_SHARE
+from ..fusion.roofline import LAUNCH
 from ..hardware import Hardware
 from ..kernel_ir.gemm import Factor, Gemm, gemm
 from ..runtime.blas_launch import numpy_has_blas
 from ..runtime.bound_kernel import BoundKernel
 from ..runtime.cublas import cublas_of
 from ..runtime.cublas_launch import gemm_calls
+from .product_work import library_seconds
 
 ARRAYS: tuple[Factor, ...] = ("left", "right", "out")
 CPU_DTYPES = ("float32", "float64")
@@ -22,10 +23,6 @@ CUDA_DTYPES = {  # of factors: those of results
     "float32": ("float32",),
     "float64": ("float64",),
 }
-LIBRARY_SHARE = 0.78  # of the peak rate of multiply-adds that cuBLAS reaches
-TILE, SPLIT = 128, 512  # rows and columns of a tile of cuBLAS, and terms from which on it splits few tiles
-TILE_ENDS = 2.4e-6  # seconds in which the first tile is loaded and the last one is stored
-# measured: H100, cuBLAS: bfloat16 1024³ 9.1 µs, 2048³ 27.3, 4096³ 175; float32 4096³ 2,640
 ALIKE = 1.05  # of the library's time: a kernel of ours that takes no longer is taken
 LANES = 16  # columns that our own kernel computes at a time, however few there are
 LONGEST_SUM = 1 << 16  # products that a BLAS may add one after another
@@ -36,12 +33,13 @@ LEAST = 1 << 15  # multiply-adds of our own kernel from which on BLAS takes less
 
 @dataclass(frozen=True)
 class LibraryProduct:
-    """A kernel that a library computes: its GEMM, the library, and the reason."""
+    """A kernel that a library computes: its GEMM, the library, the reason, and the predicted seconds on a GPU."""
 
     gemm: Gemm
     library: str  # "numpy", "torch" or "cupy"
     reason: str
     tf32: bool = False
+    seconds: float | None = None
 
     @property
     def name(self) -> str:
@@ -117,28 +115,15 @@ def _by_cublas(product: Gemm, library: str, options: Options, hardware: Hardware
     tf32 = options.matmul == "tf32" and product.factor_dtype.name == "float32"
     if options.matmul == "3xtf32" and product.factor_dtype.name == "float32":
         return "cuBLAS has no products of three TF32 parts"
-    taken = library_seconds(product, hardware, tf32) + (len(calls.offsets) - 1) * LAUNCH
+    taken = _gemm_seconds(product, hardware, tf32) + (len(calls.offsets) - 1) * LAUNCH
     if options.matmul != "library" and own <= ALIKE * taken:
         return "our own kernel takes no longer, by the time model"
-    return LibraryProduct(product, library, "it is nothing but a product of two arrays", tf32)
+    return LibraryProduct(product, library, "it is nothing but a product of two arrays", tf32, taken)
 
 
-def library_seconds(product: Gemm, hardware: Hardware, tf32: bool = False) -> float:
-    """The predicted seconds of a product by cuBLAS."""
+def _gemm_seconds(product: Gemm, hardware: Hardware, tf32: bool) -> float:
+    """The predicted seconds of a GEMM by one call of cuBLAS."""
     m, n, k = product.rows.extent, product.columns.extent, product.terms.extent
     factors = (m * k + k * n) * product.factor_dtype.itemsize
     moved = product.batch_count * (factors + m * n * product.out_dtype.itemsize)
-    tiles = product.batch_count * -(-m // TILE) * -(-n // TILE) * max(1, k // SPLIT)
-    used = min(1.0, tiles / hardware.multiprocessors)
-    rate = hardware.rate(_multiply_adds(product, hardware, tf32)) * LIBRARY_SHARE * used
-    busy = product.batch_count * product.multiply_adds / rate
-    return LAUNCH + LATENCY + TILE_ENDS + max(busy, moved / (READ_SHARE * hardware.bandwidth))
-
-
-def _multiply_adds(product: Gemm, hardware: Hardware, tf32: bool) -> float:
-    """Multiply-adds a clock and SM of the units that cuBLAS computes a product on."""
-    if product.factor_dtype.bits == 16:
-        return hardware.tensor
-    if product.factor_dtype.bits == 64:
-        return hardware.fp64 * (2 if hardware.double_tensor_cores else 1)
-    return hardware.tensor / 2 if tf32 and hardware.cc >= (8, 0) else hardware.fp32
+    return library_seconds((product.batch_count, m, n, k), product.factor_dtype, moved, hardware, tf32)

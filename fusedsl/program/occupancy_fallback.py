@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from ..backends.cuda.matmul.schedule import EDGE, THREADS
-from ..fusion.roofline import Work, seconds
+from ..fusion.roofline import TENSOR_SHARE, Work, seconds
 from ..hardware import Hardware
 from ..ir.types import FLOAT32, FLOAT64
 from ..kernel_ir.attention import Score
@@ -17,7 +17,7 @@ from ..runtime.compile import scheduled_cuda
 from .attention_work import attention_work, score_instructions, utilization
 from .instruction_counts import matmul_instructions
 from .kernel_launch import KernelLaunch
-from .product_work import library_work
+from .product_work import SPLIT, library_rate
 
 BUSY_SHARE = 0.5  # of the SMs' time, above which attention is kept
 WORTH = 0.9  # of attention's time: a smaller gain is not worth the memory of scores
@@ -92,10 +92,12 @@ def _stored_product(sides: tuple[int, int, int, int], wide: bool, moved: float, 
     """The work of a matmul of arrays in memory, which also moves so many bytes of scores."""
     if hardware.cc < (8, 0) or (wide and not hardware.double_tensor_cores):
         return _product(sides, wide, moved)
-    product = library_work(sides, FLOAT64 if wide else FLOAT32, moved, hardware)
-    accesses = sides[0] * sides[1] * sides[2] * STORED_PRODUCT_ACCESSES
-    share = OWN_DOUBLE_SHARE if wide else OWN_SHARE
-    return replace(product, instructions=accesses, products=product.products / share)
+    batch, rows, columns, terms = sides
+    tiles = batch * -(-rows // EDGE) * -(-columns // EDGE) * max(1, terms // SPLIT)
+    rate = library_rate(FLOAT64 if wide else FLOAT32, hardware) * (OWN_DOUBLE_SHARE if wide else OWN_SHARE)
+    rate *= min(1.0, max(1, tiles) / hardware.multiprocessors)
+    products = batch * rows * columns * terms * hardware.rate(hardware.tensor) * TENSOR_SHARE / rate
+    return Work(moved, 0, batch * rows * columns * STORED_PRODUCT_ACCESSES, products=products)
 
 
 def _product(sides: tuple[int, int, int, int], wide: bool, moved: float, other: Work = NO_WORK, times: int = 0) -> Work:

@@ -10,6 +10,8 @@ from typing import TypeVar
 from ..errors import FusionError
 from ..fusion import graph_products
 from ..fusion.formulation import Formulation, ProductMode
+from ..fusion.roofline import Work, seconds
+from ..hardware import Hardware
 from ..ir.dims import evaluate
 from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.matmul_axes import matmul_axes, worth_tiling
@@ -17,7 +19,7 @@ from ..kernel_ir.matmul_operands import matmul_operands
 from ..kernel_ir.plan import KernelPlan
 from ..runtime.bound_kernel import BoundKernel
 from ..runtime.launch_records import workspace_size
-from .call_time import PricedCall, call_seconds, kernel_seconds, library_seconds, product_sides
+from .call_time import PricedCall, call_seconds, kernel_seconds, product_sides, products_seconds
 from .library_product import LibraryProduct
 
 MODES = (ProductMode.STORED_OPERANDS, ProductMode.ALONE)  # that are compared with the fused plan
@@ -45,20 +47,20 @@ def choose_product_mode(fused: Call, resolve_as: Callable[[Formulation], Call]) 
     wanted = [mode for mode in MODES if mode in promising]
     if not wanted:
         return fused, None
-    seconds = {ProductMode.FUSED: call_seconds(fused)}
+    predicted = {ProductMode.FUSED: call_seconds(fused)}
     best, everywhere = fused, fused.plans.options.matmul == "library"
     for mode in wanted:
         try:
             other = resolve_as(replace(fused.plan.formulation, products=mode))
         except FusionError:  # more kernels than the caller allows
             continue
-        if other.plan.products is not mode or not (everywhere or _is_worth_its_memory(other, fused)):
+        if other.plan.products is not mode or not _is_worth_its_memory(other, fused):
             continue
-        seconds[mode] = call_seconds(other)
-        faster = seconds[mode] < WORTH * seconds[best.plan.products]
+        predicted[mode] = call_seconds(other)
+        faster = predicted[mode] < WORTH * predicted[best.plan.products]
         if faster or (everywhere and mode is ProductMode.ALONE):
             best = other
-    return best, ProductChoice(best.plan.products, seconds)
+    return best, ProductChoice(best.plan.products, predicted)
 
 
 def _is_worth_its_memory(call: PricedCall, fused: PricedCall) -> bool:
@@ -77,8 +79,8 @@ def _promising_modes(call: PricedCall) -> set[ProductMode]:
     if not fused or call.plans.options.steady:
         return set()
     modes: set[ProductMode] = set()
-    on_cpu, matmul = call.target.hardware is None, call.plans.options.matmul
-    library = call.product_library is not None and (on_cpu or matmul in ("library", "tf32"))
+    on_cpu, everywhere = call.target.hardware is None, call.plans.options.matmul == "library"
+    library = call.product_library is not None
     for plan, bound in call.kernels:
         if bound.empty or isinstance(call.library_product(plan, bound), LibraryProduct):
             continue
@@ -86,7 +88,7 @@ def _promising_modes(call: PricedCall) -> set[ProductMode]:
             modes.add(ProductMode.STORED_OPERANDS)
         if library and ProductMode.ALONE not in modes:
             chain = isinstance(bound.kernel, AttentionKernel) and on_cpu and _computes_operands(bound)
-            if chain or (_is_large(bound) and _library_is_faster(call, plan, bound)):
+            if chain or (_is_large(bound) and (everywhere or _library_is_faster(call, plan, bound))):
                 modes.add(ProductMode.ALONE)
     return modes
 
@@ -114,6 +116,22 @@ def _exceeds_small(rows: int, columns: int, terms: int) -> bool:
 
 
 def _library_is_faster(call: PricedCall, plan: KernelPlan, bound: BoundKernel) -> bool:
-    """Whether a library's products alone take less time than a kernel of ours with what surrounds them."""
+    """Whether a library's products, and at least a launch for what follows them, may take less time than a kernel of
+    ours."""
     hardware, tf32 = call.target.hardware, call.plans.options.matmul == "tf32"
-    return library_seconds(bound, hardware, tf32) < kernel_seconds(call, plan, bound)
+    least = products_seconds(bound, hardware, tf32)
+    if hardware is not None:
+        least += _epilogue_seconds(bound, hardware)
+    return least < WORTH * kernel_seconds(call, plan, bound)
+
+
+def _epilogue_seconds(bound: BoundKernel, hardware: Hardware) -> float:
+    """The least time of a kernel of its own for what follows the products of a kernel: it loads them, and stores."""
+    kernel = bound.kernel
+    if kernel.phases[0].row is None:
+        return 0.0
+    outputs = range(kernel.inputs, len(kernel.operands))
+    written = sum(map(bound.operand_bytes, outputs))
+    batch, rows, columns, _ = product_sides(bound)
+    read = len(kernel.products) * batch * rows * columns * kernel.operands[0].dtype.itemsize
+    return seconds(Work(read, written, 0), hardware)

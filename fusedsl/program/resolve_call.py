@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from math import prod
 from typing import Any
 
 from ..fusion.formulation import ON_CPU, ON_CUDA, AttentionMode, Formulation
-from ..fusion.roofline import seconds
 from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Graph
 from ..kernel_ir.plan import ArrayUse, KernelPlan, Plan
@@ -25,8 +23,7 @@ from . import call_steps
 from .call_layouts import Layouts, call_layouts
 from .call_outputs import CallOutputs, check_outputs
 from .call_target import CallTarget, Chooser, ScheduledKernel
-from .kernel_launch import KernelLaunch
-from .kernel_work import kernel_work
+from .call_time import own_seconds
 from .library_product import LibraryProduct, library_of, library_product
 from .plans import Plans
 from .product_choice import ProductChoice, choose_product_mode
@@ -117,10 +114,14 @@ class ResolvedCall:
         found = library_product(bound, library, options, hardware)
         if isinstance(found, str) or hardware is None:
             return found
-        launch = KernelLaunch(*compiler.scheduled_cuda(bound, hardware, False), bound)
-        sizes = [prod(self.shape_of(use)) * use.dtype.itemsize for use in plan.arrays]
-        work = kernel_work(launch, hardware, [(size, 1) for size in sizes[: plan.inputs]], sizes[-1], {})
-        return library_product(bound, library, options, hardware, seconds(work, hardware))
+        return library_product(bound, library, options, hardware, self.own_seconds(plan, bound))
+
+    def own_seconds(self, plan: KernelPlan, bound: BoundKernel) -> float:
+        """The predicted seconds of a kernel of the plan if it stays ours."""
+        key = ("seconds", id(plan))
+        if key not in self._chosen:
+            self._chosen[key] = own_seconds(bound, self.target.hardware)
+        return self._chosen[key]
 
     def is_by_library(self, members: Members) -> bool:
         """Whether a launch is a library product."""

@@ -18,7 +18,7 @@ from ..kernel_ir.plan import KernelPlan
 from ..program.autotune import Trial, TuningResult, tuning_result
 from ..program.kernel_launch import KernelLaunch
 from ..program.kernel_work import instruction_totals, kernel_work
-from ..program.library_product import LibraryProduct, library_seconds
+from ..program.library_product import LibraryProduct
 from ..program.resolve_call import Members, ResolvedCall
 from ..runtime.bound_kernel import BoundKernel
 from ..runtime.compile import scheduled_cuda
@@ -141,8 +141,7 @@ def _report_kernel(
     by_library = call.library_product(plan, bound)
     if isinstance(by_library, LibraryProduct):
         why = f"by the library ({by_library.name}): {by_library.reason}"
-        time = None if hardware is None else library_seconds(by_library.gemm, hardware, by_library.tf32)
-        return KernelReport(*common, issued, why, seconds=time, measured_seconds=measured)
+        return KernelReport(*common, issued, why, seconds=by_library.seconds, measured_seconds=measured)
     if hardware is None:
         loops = CPU_LOOPS.get(schedule.partition(":")[0]) or schedule
         return KernelReport(*common, issued, loops + _mask_note(kernel), measured_seconds=measured)

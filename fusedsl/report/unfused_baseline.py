@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..fusion.roofline import Work, seconds
 from ..fusion.unfused_cost import UnfusedKernel, unfused_kernels
 from ..hardware import Hardware
-from ..program.product_work import library_work
+from ..program.product_work import library_seconds
 from ..program.resolve_call import ResolvedCall
 
 NARROW = 2  # rows, columns or terms of a matrix product; with fewer it is a product with a vector
@@ -50,4 +50,4 @@ def unfused_baseline(call: ResolvedCall) -> UnfusedBaseline:
 def _seconds(step: UnfusedKernel, hardware: Hardware, tf32: bool) -> float:
     if step.sides is None or step.factors is None or step.factors.kind != "f" or min(step.sides[1:]) < NARROW:
         return seconds(Work(step.read, step.written, step.instructions), hardware)
-    return seconds(library_work(step.sides, step.factors, step.bytes, hardware, tf32), hardware)
+    return library_seconds(step.sides, step.factors, step.bytes, hardware, tf32)

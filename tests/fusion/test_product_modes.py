@@ -37,6 +37,7 @@ TEXTS = {
         {"x": (20, 24), "w": SQUARE, "c": (8,), "s": (8,)},
     ),
 }
+NUMBERED = ("a product's halves, turned",)  # their texts say how large their arrays are
 
 
 @pytest.fixture(params=list(ProductMode))
@@ -85,3 +86,60 @@ def test_operands_far_larger_than_the_arrays_are_not_stored(device, rows, stored
     given = [fd.spec(rows, "float32"), fd.spec(rows, "float32"), fd.spec((rows, 64), "float32")]
     case = resolved_call(kernel._program, given, device, (9, 0) if device == "cuda" else None)
     assert bool(case.plan.temporaries) is stored
+
+
+# -- the choice of a call
+
+
+@pytest.fixture
+def library(monkeypatch):
+    """Calls as of arrays of torch: what they are is not asked for its library."""
+    monkeypatch.setattr(resolve_call, "library_of", lambda _, on_device: "torch" if on_device else "numpy")
+
+
+def chosen(text: str, dtype: str, device=("cuda", (9, 0)), shapes=None, **options):
+    """The resolved call of a text: by default of three square matrices of 4096, and a row."""
+    kernel, large = fd.kernel(text, **options), {"x": (4096, 4096), "w": (4096, 4096), "v": (4096, 4096), "b": (4096,)}
+    arrays = [fd.spec((shapes or large)[n], dtype) for n in kernel.params]
+    return resolved_call(kernel._program, arrays, *device)
+
+
+def by_library(call) -> int:
+    return sum(call.is_by_library(members) for members in call.launches)
+
+
+@pytest.mark.parametrize("dtype, products", [("float32", 1), ("float64", 1), ("bfloat16", 0)])
+def test_a_library_multiplies_where_it_is_faster_even_with_a_kernel_for_the_epilogue(library, dtype, products):
+    # measured: H100, 4096³ of float32: 3,072 us in a kernel of ours, cuBLAS takes 2,640 alone and the map some 40
+    assert by_library(chosen("gelu(x @ w + b)", dtype)) == products
+    assert by_library(chosen("silu(x @ w) * (x @ v)", dtype)) == 2 * products
+
+
+def test_a_library_multiplies_wherever_it_is_asked_to_if_there_is_memory(library):
+    assert by_library(chosen("gelu(x @ w + b)", "bfloat16", matmul="library")) == 1
+    narrow = {"x": (32768, 64), "w": (64, 32768), "b": (32768,)}  # 4.3 GB for the product, 2.2 GB for the arrays
+    assert by_library(chosen("gelu(x @ w + b)", "bfloat16", shapes=narrow, matmul="library")) == 0
+
+
+def test_a_kernel_is_priced_once(library, monkeypatch):
+    priced = []
+    monkeypatch.setattr(resolve_call, "own_seconds", lambda bound, hardware: priced.append(bound) or 1.0)
+    call = chosen("x @ w", "bfloat16")
+    call.library_product(*call.kernels[0]), call.own_seconds(*call.kernels[0])
+    assert len(priced) == len(call.bounds) == 1
+
+
+@pytest.mark.parametrize("name", [*TEXTS, "two products of their own"])
+@pytest.mark.parametrize("device", [("cpu", None), ("cuda", (9, 0))])
+def test_no_mode_takes_more_launches_than_a_caller_allows(library, name, device):
+    text, shapes = TEXTS.get(name) or ("return x @ a.mT, y @ b.mT", dict.fromkeys("xyab", SQUARE))
+    shapes = {n: tuple(d * 16 for d in shape) if name not in NUMBERED else shape for n, shape in shapes.items()}
+    refused = 0
+    for most in (1, 2, 3, 4):
+        try:
+            call = chosen(text, "float32", device, shapes, max_kernels=most)
+            assert len(call.launches) <= most
+        except fd.FusionError as error:
+            assert f"max_kernels is {most}" in str(error)
+            refused += 1
+    assert refused < 4

@@ -25,14 +25,21 @@ def test_masked_attention_is_two_products_of_matrices_without_fusion():
     assert full.before.seconds < masked.before.seconds < 1.3 * full.before.seconds
 
 
-def test_products_of_matrices_cost_the_same_with_and_without_fusion():
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("left, right", [((4, 1024, 64),) * 2, ((4096, 4096),) * 2, ((16, 4096), (4096, 4096))])
+def test_products_of_matrices_cost_the_same_with_and_without_fusion(left, right, dtype):
+    e = told("q @ k.mT", fd.spec(left, dtype), fd.spec(right, dtype))
+    assert 0.8 * e.before.seconds < e.seconds < 1.25 * e.before.seconds
+
+
+def test_scores_that_are_stored_take_less_than_one_operation_after_another():
     wide = fd.spec((4, 1024, 512), "bfloat16")
     for text, *arguments in (
         ("softmax(q @ k.mT) @ v", KEYS, KEYS, wide),
         ("softmax(q @ k.mT + q @ w.mT) @ v", *[KEYS] * 4),
     ):
         e = told(text, *arguments)
-        assert 0.5 * e.before.seconds < e.seconds < e.before.seconds
+        assert e.seconds < e.before.seconds
         assert not any("would take less" in note for note in e.notes)
 
 

@@ -8,7 +8,7 @@ from math import prod
 from ....hardware import Hardware
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
+from ....kernel_ir.matmul_axes import MatmulAxes, extent, is_contiguous_along_sum, matmul_axes, worth_tiling
 from ....kernel_ir.phase import Body
 from ..schedule_base import Extents, Schedule
 from ..skinny.schedule import schedule_skinny
@@ -65,7 +65,7 @@ def schedule_smem_tiles(kernel: KernelIR, extents: Extents, hardware: Hardware) 
     packed = unique_factors(found)
     if sum(DEPTH * PADDED * body.results[0].dtype.itemsize for _, body in packed) > SHARED_BYTES:
         return None
-    along = tuple(_near_steps(kernel, body) for _, body in packed)
+    along = tuple(is_contiguous_along_sum(kernel, body) for _, body in packed)
     words = sum(use.accumulators[0].dtype.itemsize // 4 for use in kernel.phases[0].folds)
     blocks = 2 if words == 1 else 1
     registers = min(hardware.thread_registers, 64 + 48 * words)
@@ -84,10 +84,3 @@ def _tiles(found: MatmulAxes, extents: Extents) -> int:
     return extent(found.batch, extents) * prod(
         -(-extent(axes, extents) // EDGE) for axes in (found.rows, found.columns)
     )
-
-
-def _near_steps(kernel: KernelIR, body: Body) -> bool:
-    """Whether the arrays of a factor are contiguous along the sum."""
-    names = {v.name for v in body.args}
-    loads = [load for load in kernel.loads if load.value.name in names]
-    return any(kernel.operands[load.operand].strides[-1] == "1" for load in loads)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ....hardware import Hardware
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
+from ....kernel_ir.matmul_axes import MatmulAxes, extent, is_contiguous_along_sum, matmul_axes, worth_tiling
 from ....kernel_ir.phase import Body
 from ..schedule_base import Extents, Schedule
 from .layout import EDGES, OWN, THREADS, SmallLayout
@@ -58,7 +58,7 @@ def schedule_small(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm
     layout = next((one for one in layouts if _held_bytes(one, found) <= SHARED_BYTES), None)
     if layout is None or layout.matrices * hardware.multiprocessors > batches:
         return None
-    along = tuple((_near_steps(kernel, left), _near_steps(kernel, right)) for left, right in found.factors)
+    flags = [(is_contiguous_along_sum(kernel, a), is_contiguous_along_sum(kernel, b)) for a, b in found.factors]
     near = tuple(operand.near for operand in kernel.operands)
     words = sum(max(1, use.accumulators[0].dtype.itemsize // 4) for use in kernel.phases[0].folds)
     registers = min(hardware.thread_registers, 64 + OWN * OWN * words)
@@ -66,7 +66,7 @@ def schedule_small(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm
         f"small matrices: {layout.matrices} a block, in tiles of {layout.rows} × {layout.columns} and {layout.depth} "
         f"steps; a thread sums {OWN} × {OWN} elements"
     )
-    return SmallMatmulSchedule(layout, along, near, 4 if words == 1 else 2, reason, registers)
+    return SmallMatmulSchedule(layout, tuple(flags), near, 4 if words == 1 else 2, reason, registers)
 
 
 def factor_bytes(layout: SmallLayout, side: str, body: Body) -> int:
@@ -77,10 +77,3 @@ def factor_bytes(layout: SmallLayout, side: str, body: Body) -> int:
 def _held_bytes(layout: SmallLayout, found: MatmulAxes) -> int:
     """Shared memory of a block for all factors."""
     return sum(factor_bytes(layout, side, body) for pair in found.factors for side, body in zip(SIDES, pair))
-
-
-def _near_steps(kernel: KernelIR, body: Body) -> bool:
-    """Whether the arrays of a factor are contiguous along the steps."""
-    names = {v.name for v in body.args}
-    operands = [kernel.operands[load.operand] for load in kernel.loads if load.value.name in names]
-    return any(operand.near >= kernel.row_axes for operand in operands)
