@@ -26,6 +26,7 @@ from .kernel_report import Figures, KernelReport, figures_of, report_launch
 from .measure import launch_seconds
 from .schema import VERSION
 from .sort_baseline import slower_than_numpy
+from .stored_operands import stored_operand_notes
 from .table import html_table, text_table
 from .target import choose_target, describe_arguments, this_machine
 from .unfused_baseline import UnfusedBaseline, unfused_baseline
@@ -157,7 +158,7 @@ def explain(
         _temporaries(call),
         fusion_barriers(call),
         float64_operations(call.graph),
-        tuple(notes + _product_mode(call) + slower + _aliasing(call)),
+        tuple(notes + stored_operand_notes(call) + _product_mode(call) + slower + _aliasing(call)),
     )
 
 
