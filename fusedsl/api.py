@@ -270,21 +270,24 @@ class Kernel:
         *args: Any,
         device: str | None = None,
         cc: Any = None,
-        compile: bool = True,
+        compile: bool | Sequence[Any] = True,
         measure: bool = False,
         **named: Any,
     ) -> None:
-        """Write `explain` of these arguments as a page: one HTML file with a picture, every kernel and its source.
+        """Write `explain` of these arguments as a page: one HTML file, which makes no requests.
 
-        The other arguments are those of `explain`. OSError if the file cannot be written.
+        It shows the program with the kernels that compute each expression, the operations before and the kernels after
+        fusion, both on a roofline, registers and occupancy on five architectures, the tiles of attention masks, the
+        generated files beside their PTX (and SASS, if nvdisasm is installed), and the program after each pass.
+
+        The other arguments are those of `explain`; `compile` may also list the compute capabilities to compile for, as
+        in `compile=(80, 90)`. OSError if the file cannot be written.
         """
         from .atomic_files import named_file
-        from .report.explain import explain, sources
-        from .report.page import page
+        from .report.page import document, page_data
 
         def shown(program: Program, values: Sequence[Any]) -> str:
-            explanation = explain(program, values, device, cc, compile, measure)
-            return page(explanation, sources(program, values, device, cc))
+            return document(page_data(program, values, device, cc, compile, measure))
 
         file = named_file(path)
         file.write_text(self._inspect(args, named, shown), encoding="utf-8")
@@ -320,9 +323,9 @@ class Kernel:
         return f"<fusedsl.Kernel({', '.join(self.params)}): {one_line(self.text)}>"
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from .report.page.notebook import program_html
 
-        return f"<pre><b>Kernel</b>({escape(', '.join(self.params))})\n{escape(self.text.strip())}</pre>"
+        return program_html("fusedsl.Kernel", f"({', '.join(self.params)})", self.text.strip())
 
     def __reduce__(self) -> tuple:
         return self._restored or (Kernel, (*self._definition, self.options))

@@ -233,6 +233,11 @@ class Fused(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<fusedsl.fuse of {getattr(self.function, '__qualname__', self.function)}>"
 
+    def _repr_html_(self) -> str:
+        from .report.page.notebook import program_html
+
+        return program_html("fusedsl.fuse of", getattr(self.function, "__qualname__", ""), source_of(self.function))
+
 
 def _is_abstract(values: Any) -> bool:
     """Whether a tensor among the arguments has no memory: a fake one, or one of a transformation such as vmap."""

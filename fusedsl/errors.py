@@ -81,6 +81,11 @@ class FusedslError(Exception):
             lines.append(f"  also: {position}{other.message}")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from .error_html import error_html
+
+        return error_html(str(self))
+
 
 class ParseError(FusedslError, ValueError):
     """The program does not follow the grammar of the language."""

@@ -82,7 +82,7 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """The explanation as mappings, lists, numbers and strings; report/schema.py documents the keys."""
         totals = {"bytes": self.bytes, "seconds": self.seconds, "measured_seconds": self.measured_seconds}
-        return {"version": VERSION} | _plain(self) | totals
+        return {"version": VERSION} | plain(self) | totals
 
     def mermaid(self) -> str:
         """A Mermaid flowchart: kernels as boxes, arrays and temporaries around them, bytes on the edges."""
@@ -105,15 +105,16 @@ class Explanation:
         return str(self)
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from .page.notebook import explanation_html
 
-        return f"<pre>{escape(str(self))}</pre>"
+        return explanation_html(self)
 
 
-def _plain(x: Any) -> Any:
+def plain(x: Any) -> Any:
+    """Data classes as mappings, tuples as lists."""
     if dataclasses.is_dataclass(x):
-        return {f.name: _plain(getattr(x, f.name)) for f in dataclasses.fields(x)}
-    return [_plain(part) for part in x] if isinstance(x, tuple) else x
+        return {f.name: plain(getattr(x, f.name)) for f in dataclasses.fields(x)}
+    return [plain(part) for part in x] if isinstance(x, tuple) else x
 
 
 def resolved_call(

@@ -8,7 +8,7 @@ from .kernel_report import Access, KernelReport
 from .units import bytes_text, plural, seconds_text
 
 if TYPE_CHECKING:
-    from .explain import Explanation, FusionBarrier
+    from .explain import Explanation
 
 LABEL = 11  # columns of the labels
 
@@ -27,7 +27,7 @@ def render(explanation: Explanation) -> str:
     if explanation.temporaries:
         lines += ["", "temporaries", *(f"  {t.name}  {t.type}  {bytes_text(t.bytes)}" for t in explanation.temporaries)]
     if explanation.refused:
-        lines += ["", "not merged", *(f"  {_refusal(r)}" for r in explanation.refused)]
+        lines += ["", "not merged", *(f"  {barrier_text(r.reason, r.seconds)}" for r in explanation.refused)]
     if explanation.widened:
         lines += ["", "float64 that no input asked for (cast, e.g. float32(...), to stay narrow)"]
         lines += [f"  {w.operation}" + (f"  {w.reason}" if w.reason else "") for w in explanation.widened]
@@ -61,13 +61,14 @@ def _prediction(explanation: Explanation) -> list[str]:
     return [f"{about}, by the time model{ending}"]
 
 
-def _refusal(refusal: FusionBarrier) -> str:
-    if refusal.seconds is None:
-        return refusal.reason
-    time = f"about {seconds_text(abs(refusal.seconds))}"
-    if " is faster than " in refusal.reason:
-        return f"{refusal.reason} (saves {time})"
-    return f"{refusal.reason} (together would {'save' if refusal.seconds >= 0 else 'cost'} {time})"
+def barrier_text(reason: str, seconds: float | None) -> str:
+    """Why kernels are not merged, with what that saves or costs."""
+    if seconds is None:
+        return reason
+    time = f"about {seconds_text(abs(seconds))}"
+    if " is faster than " in reason:
+        return f"{reason} (saves {time})"
+    return f"{reason} (together would {'save' if seconds >= 0 else 'cost'} {time})"
 
 
 def _kernel(kernel: KernelReport) -> list[str]:

@@ -11,6 +11,7 @@ from source_tree import PACKAGE, classes, cycles, external, functions, imported,
 
 # From the ground up; what stands on one line is one layer.
 LAYERS = (
+    ("error_html",),
     ("errors", "config", "hardware", "debug", "generated_code", "atomic_files", "logs", "lru"),
     ("ir",),
     ("accuracy",),

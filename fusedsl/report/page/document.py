@@ -1,0 +1,76 @@
+"""A report page: one self-contained HTML file, whose data is in it as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from ..units import bytes_text, plural, seconds_text
+from . import sections
+from .svg import tag
+
+Section = tuple[str, Callable[[Mapping[str, Any]], str], bool]
+SECTIONS: tuple[Section, ...] = (  # (title, its HTML, whether it is open at first)
+    ("Program", sections.program, True),
+    ("Before and after", sections.before_and_after, True),
+    ("Roofline", sections.roofline, True),
+    ("Kernels", sections.kernels, True),
+    ("Tiles of the mask", sections.tiles, True),
+    ("Resources by architecture", sections.cards, True),
+    ("Why not fewer kernels, and notes", sections.notes, True),
+    ("Generated files, PTX and SASS", sections.listings, False),
+    ("The program after each pass", sections.passes, False),
+)
+
+
+POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-src 'unsafe-inline'"  # no request at all
+
+
+def document(data: Mapping[str, Any]) -> str:
+    """The page of this data (see data.py)."""
+    told = headline(data["explanation"])
+    parts = [tag("h1", escape(told)), tag("p", escape(times(data["explanation"])), class_="faint")]
+    for k, (name, section, is_open) in enumerate(SECTIONS):
+        if name == "Tiles of the mask" and not data["tiles"]:
+            continue
+        if body := section(data):
+            opened = ' open=""' if is_open else ""
+            parts.append(f'<details id="section-{k}"{opened}><summary>{name}</summary>{body}</details>')
+    here = files(__package__)
+    style, script = ((here / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
+        f"<title>{escape(told)}</title>\n<style>\n{style}</style></head>\n<body>\n"
+        + "\n".join(parts)
+        + f'\n<script type="application/json" id="data">{_embedded(data)}</script>\n<script>\n{script}</script>\n'
+        "</body></html>\n"
+    )
+
+
+def headline(told: Mapping[str, Any]) -> str:
+    """`1 kernel instead of 7 · 134 MB instead of 896 MB`."""
+    before = told["before"]
+    kernels = f"{plural(len(told['kernels']), 'kernel')} instead of {before['kernels']}"
+    return f"{kernels} · {bytes_text(told['bytes'])} instead of {bytes_text(before['bytes'])}"
+
+
+def times(told: Mapping[str, Any]) -> str:
+    """The target, and the times that are known of the call."""
+    parts = [told["target"]]
+    if told["measured_seconds"] is not None:
+        parts.append(f"{seconds_text(told['measured_seconds'])} measured")
+    if told["seconds"] is not None and told["before"]["seconds"] is not None:
+        by_model = f"{seconds_text(told['seconds'])} instead of {seconds_text(told['before']['seconds'])}"
+        parts.append(f"about {by_model}, by the time model")
+    return " · ".join(parts)
+
+
+def _embedded(data: Mapping[str, Any]) -> str:
+    """JSON that no text in it can end."""
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
