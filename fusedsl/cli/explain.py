@@ -31,12 +31,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", action="store_true", help="print the generated Python instead")
     parser.add_argument("--format", choices=FORMATS, default="text", help="text (default), data, or a diagram")
     parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    parser.add_argument("--report", metavar="FILE", help="write a page: one HTML file, see Kernel.report")
     parser.add_argument("--measure", action="store_true", help="run the kernels here, and say how long they take")
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Print the explanation, as text, data or a diagram, or the source."""
     from ..api import kernel
+    from ..report.terminal import print_explanation
     from ..runtime.driver import cuda_available
 
     compiled = kernel(sys.stdin.read() if chosen.text == "-" else chosen.text)
@@ -46,6 +48,9 @@ def run(chosen: argparse.Namespace) -> int:
         print(compiled.source(*_ordered(compiled, values), device=device, cc=chosen.cc))
         return 0
     asked = {"device": device, "cc": chosen.cc, "compile": not chosen.no_compile, "measure": chosen.measure}
+    if chosen.report is not None:
+        compiled.report(chosen.report, *_ordered(compiled, values), **asked)
+        return 0
     explanation = compiled.explain(*_ordered(compiled, values), **asked)
     match chosen.format:
         case "json":
@@ -55,7 +60,7 @@ def run(chosen: argparse.Namespace) -> int:
         case "dot":
             print(explanation.dot())
         case _:
-            print(explanation)
+            print_explanation(explanation)
     return 0
 
 

@@ -17,7 +17,7 @@ from fusedsl.report.listing import ListedLine
 from fusedsl.report.page import data as page_data_module
 from fusedsl.report.page import document, page_data
 from fusedsl.report.page.charts import WIDTH, bytes_picture
-from fusedsl.report.page.graph_layout import Box, lay_out
+from fusedsl.report.page.graph_layout import NodeSize, lay_out
 
 X = fd.spec((4096, 4096))
 STEPS = "a = sum(x, 0)\nb = sum(exp(x - a), 1)\nreturn cumsum(b) * 2, a"
@@ -144,7 +144,7 @@ def test_long_listings_are_cut():
 
 def test_layers_go_down_and_boxes_do_not_overlap():
     edges = [(0, 2), (1, 2), (2, 3), (2, 4), (3, 5), (4, 5), (0, 5), (6, 5)]
-    boxes = [Box(30.0 + 10 * k, 20.0) for k in range(7)]
+    boxes = [NodeSize(30.0 + 10 * k, 20.0) for k in range(7)]
     layout = lay_out(boxes, edges)
     for a, b in edges:
         assert layout.centres[a][1] < layout.centres[b][1]

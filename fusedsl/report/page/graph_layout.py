@@ -12,7 +12,7 @@ LANE = 8.0  # width of an edge that passes a layer
 
 
 @dataclass(frozen=True)
-class Box:
+class NodeSize:
     """A node's size."""
 
     width: float
@@ -20,7 +20,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Layout:
+class GraphLayout:
     """The centres of nodes, the points that each edge passes, and the size of the drawing."""
 
     centres: Mapping[int, tuple[float, float]]
@@ -29,7 +29,7 @@ class Layout:
     height: float
 
 
-def lay_out(boxes: Sequence[Box], edges: Iterable[tuple[int, int]]) -> Layout:
+def lay_out(boxes: Sequence[NodeSize], edges: Iterable[tuple[int, int]]) -> GraphLayout:
     """The layout of a graph without cycles; edges go downwards."""
     edges = list(dict.fromkeys(edges))
     layer = _layers(len(boxes), edges)
@@ -37,7 +37,7 @@ def lay_out(boxes: Sequence[Box], edges: Iterable[tuple[int, int]]) -> Layout:
     for a, b in edges:  # an edge over several layers passes a lane in each between
         chain = [a]
         for between in range(layer[a] + 1, layer[b]):
-            sizes.append(Box(LANE, 0.0))
+            sizes.append(NodeSize(LANE, 0.0))
             layer.append(between)
             chain.append(len(sizes) - 1)
         chains[a, b] = [*chain, b]
@@ -49,7 +49,7 @@ def lay_out(boxes: Sequence[Box], edges: Iterable[tuple[int, int]]) -> Layout:
     centres = {n: (x[n] - left, y[layer[n]]) for n in range(len(sizes))}
     width = max((centres[n][0] + sizes[n].width / 2 for n in range(len(sizes))), default=0.0) + 2
     paths = {edge: [centres[n] for n in chain] for edge, chain in chains.items()}
-    return Layout({n: centres[n] for n in range(len(boxes))}, paths, width, height)
+    return GraphLayout({n: centres[n] for n in range(len(boxes))}, paths, width, height)
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
@@ -93,7 +93,7 @@ def _ordered(layer: Sequence[int], links: Sequence[tuple[int, int]]) -> list[lis
     return rows
 
 
-def _places(rows: Sequence[Sequence[int]], sizes: Sequence[Box], links: Sequence[tuple[int, int]]) -> list[float]:
+def _places(rows: Sequence[Sequence[int]], sizes: Sequence[NodeSize], links: Sequence[tuple[int, int]]) -> list[float]:
     """The middle of each node, as near to its neighbours' as the order of its layer allows."""
     x = [0.0] * len(sizes)
     for row in rows:
@@ -125,7 +125,7 @@ def _apart(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
     return [(a + b) / 2 for a, b in zip(right, left)]
 
 
-def _heights(rows: Sequence[Sequence[int]], sizes: Sequence[Box]) -> tuple[list[float], float]:
+def _heights(rows: Sequence[Sequence[int]], sizes: Sequence[NodeSize]) -> tuple[list[float], float]:
     """The middle of each layer, and the height of them all."""
     y, top = [], 2.0
     for row in rows:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..units import bytes_text, seconds_text
-from .graph_layout import Box, Layout, lay_out
+from .graph_layout import GraphLayout, NodeSize, lay_out
 from .svg import COLOURS, colour, cut, drawing, label, tag, title, width_of
 
 MOST_DRAWN = 64  # boxes of a picture
@@ -27,7 +27,7 @@ def before_picture(data: Mapping[str, Any]) -> str:
     edges = [(place[x], k) for k, read in enumerate(reads) for x in read]
     first = len(steps) + len(sources)
     edges += [(place[x], first + k) for k, x in enumerate(results) if x != ""]
-    layout = lay_out([Box(width_of(text) + 2 * PAD, LINE + PAD) for text in texts], edges)
+    layout = lay_out([NodeSize(width_of(text) + 2 * PAD, LINE + PAD) for text in texts], edges)
     parts = [_edge(path) for path in layout.paths.values()]
     for k, step in enumerate(steps):
         about = f"{step['operation']}: {bytes_text(step['bytes'])}"
@@ -71,8 +71,8 @@ def _kernel_lines(k: int, kernel: Mapping[str, Any]) -> list[str]:
     return [cut(f"kernel {k}: {kernel['name']}", LONGEST), *members, " · ".join(facts)]
 
 
-def _box(lines: Sequence[str]) -> Box:
-    return Box(max(map(width_of, lines)) + 2 * PAD, LINE * len(lines) + PAD)
+def _box(lines: Sequence[str]) -> NodeSize:
+    return NodeSize(max(map(width_of, lines)) + 2 * PAD, LINE * len(lines) + PAD)
 
 
 def _operation(centre: tuple[float, float], text: str, kernels: Sequence[int], about: str) -> str:
@@ -126,5 +126,5 @@ def _edge(points: Sequence[tuple[float, float]]) -> str:
     return tag("path", d=path, class_="edge")
 
 
-def _whole(layout: Layout, parts: Sequence[str], about: str) -> str:
+def _whole(layout: GraphLayout, parts: Sequence[str], about: str) -> str:
     return tag("div", drawing("".join(parts), layout.width, layout.height, about), class_="scroll")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -43,11 +44,19 @@ def _kernels(kernels: Sequence[int]) -> str:
 def before_and_after(data: Data) -> str:
     """The bytes that move, and the graphs."""
     before, after = before_picture(data), after_picture(data)
-    steps, kernels = data["explanation"]["before"]["kernels"], len(data["explanation"]["kernels"])
-    many = "too many to draw"
-    left = tag("h3", f"Before: {plural(steps, 'operation')}") + (before or tag("p", many, class_="faint"))
-    right = tag("h3", f"After: {plural(kernels, 'kernel')}") + (after or tag("p", many, class_="faint"))
+    told = data["explanation"]
+    steps, kernels = told["before"]["kernels"], len(told["kernels"])
+    left = tag("h3", f"Before: {plural(steps, 'operation')}") + (
+        before or _counts(s["operation"] for s in told["before"]["steps"])
+    )
+    right = tag("h3", f"After: {plural(kernels, 'kernel')}") + (after or _counts(k["name"] for k in told["kernels"]))
     return bytes_picture(data) + tag("div", tag("div", left) + tag("div", right), class_="sides")
+
+
+def _counts(names: Iterable[str]) -> str:
+    """What is too much to draw: each name, and how often it is there."""
+    counted = (f"{name} × {n}" if n > 1 else name for name, n in Counter(names).items())
+    return tag("p", f"too many to draw: {escape(', '.join(counted))}", class_="faint")
 
 
 def roofline(data: Data) -> str:
