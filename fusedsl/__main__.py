@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from .errors import FusedslError
 
@@ -24,9 +25,10 @@ def parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
 
     Only the modules in `wanted` are imported, so that doctor runs even if the dependencies of the others are broken.
     """
-    commands_parser = argparse.ArgumentParser(
-        prog="python -m fusedsl", description="Array math compiled to fused kernels."
-    )
+    name = (
+        "fusedsl" if Path(sys.argv[0]).stem == "fusedsl" else "python -m fusedsl"
+    )  # the console script, or the module
+    commands_parser = argparse.ArgumentParser(prog=name, description="Array math compiled to fused kernels.")
     commands_parser.add_argument("--version", action="version", version=_version())
     commands = commands_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, about in COMMANDS.items():
@@ -45,7 +47,7 @@ def _version() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Exit codes: 0, 1 if doctor or demo found something wrong, 2 for a faulty request."""
+    """Run one command. Exit codes: 0, 1 if doctor, demo or bench found something wrong, 2 for a faulty request."""
     arguments = (sys.argv[1:] if arguments is None else list(arguments)) or ["--help"]
     chosen = parser(arguments).parse_args(arguments)
     try:

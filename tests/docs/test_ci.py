@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ("pip install build", "-m build", "check_package", "-m twine", "pip install --no-deps", "fusedsl --version")
 COMMANDS = (
     "pip install .",
     "-m fusedsl demo",
@@ -28,13 +29,13 @@ exit 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script of bash")
-@pytest.mark.parametrize("fault", ["", *COMMANDS, "ruff format", "pip install ruff"])
+@pytest.mark.parametrize("fault", ["", *PACKAGE, *COMMANDS, "ruff format", "pip install ruff"])
 def test_the_script_fails_when_a_command_does(fault, tmp_path):
     project, commands = tmp_path / "project", tmp_path / "commands"
     (project / ".ci").mkdir(parents=True)
     (project / ".ci" / "run").write_bytes((ROOT / ".ci" / "run").read_bytes())
     commands.mkdir()
-    for name in ("python3", "python", "pip", "ruff", "mypy"):
+    for name in ("python3", "python", "pip", "ruff", "mypy", "fusedsl"):
         (commands / name).write_text(STAND_IN)
         (commands / name).chmod(0o755)
     environment = os.environ | {"FAULT": fault, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
