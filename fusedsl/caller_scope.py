@@ -18,8 +18,13 @@ Scope = Mapping[str, Any]
 
 
 def as_mapping(arrays: Any) -> Mapping[str, Any]:
-    """The arrays of a call by name: a mapping, or the columns of a DataFrame. ArgumentError for anything else."""
+    """The arrays of a call by name: a mapping, the columns of a DataFrame, or the fields of a structured array.
+
+    ArgumentError for anything else.
+    """
     mapping = arrays if isinstance(arrays, Mapping) else containers.columns(arrays)
+    if mapping is None and isinstance(fields := getattr(getattr(arrays, "dtype", None), "names", None), tuple):
+        mapping = {name: arrays[name] for name in fields}
     if mapping is None:
         raise ArgumentError(
             f"arrays come by name, and the second argument is a {type(arrays).__name__}",
@@ -131,7 +136,8 @@ def unused_argument(
     near = suggest(name, (*kernel.params, *others))
     with contextlib.suppress(CompileError):
         from .lang.attention_call import read_in_quotes_help
+        from .lang.foreign_names import EVALUATE
 
-        hint = hint or read_in_quotes_help(kernel._source.program, name)
+        hint = hint or read_in_quotes_help(kernel._source.program, name) or EVALUATE.get(name)
     hint = hint or (f"did you mean {near}?" if near else otherwise)
     return ArgumentError(f"unexpected argument {name!r}: the expression does not use it", "argument.unused", help=hint)

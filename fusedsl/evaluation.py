@@ -53,8 +53,9 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
     """The value of an expression for arrays given by name or in a mapping; compiled once and remembered.
 
     With no array given at all, names are looked up in the caller's locals, then globals (arrays, numbers, lists, and
-    pandas, polars and xarray objects). A mapping may hold more than the expression uses, and may be a DataFrame, whose
-    columns are then the arrays; an unused keyword is an ArgumentError; a missing name UnknownNameError.
+    pandas, polars and xarray objects). A mapping may hold more than the expression uses; a DataFrame or a structured
+    array is a mapping of its columns or fields. An unused keyword is an ArgumentError, a missing name an
+    UnknownNameError.
 
     >>> import numpy as np
     >>> evaluate("2*a + 3*b", a=np.float32([1, 2]), b=np.float32([3, 4]))

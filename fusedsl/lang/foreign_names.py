@@ -195,8 +195,8 @@ HELP_TEXTS = {
     **dict.fromkeys(("array", "asarray", "tensor"), "pass the array as an argument, by name"),
     **dict.fromkeys(("real", "imag", "conj"), "pass the parts of complex numbers as two arrays"),
     "angle": "pass the parts of complex numbers as two arrays, and write arctan2(imaginary, real)",
-    "nonzero": "its shape depends on values: write where(mask, x, 0), or a reduction with where=mask",
-    "unique": "its shape depends on values: compare neighbours of sort(x)",
+    "nonzero": "write where(mask, x, 0), or a reduction with where=mask",
+    "unique": "compare neighbours of sort(x)",
     "cross": "write its components, a[..., 1] * b[..., 2] - a[..., 2] * b[..., 1] and so on",
 }
 
@@ -235,6 +235,21 @@ ATTENTION = {
     "return_softmax_lse": "write return_lse=True",
     **dict.fromkeys(("max_seqlen_q", "max_seqlen_k"), "leave it out: arrays know how long they are"),
     "enable_gqa": "leave it out: where k and v have fewer heads than q, they are shared by themselves",
+}
+
+# Keywords of evaluate in numexpr and pandas → help.
+EVALUATE = {
+    **dict.fromkeys(
+        ("local_dict", "global_dict", "resolvers"), "pass the mapping itself: evaluate(expression, arrays)"
+    ),
+    **dict.fromkeys(
+        ("optimization", "ex_uses_vml", "sanitize", "engine", "parser", "level"),
+        "leave it out: there is no such choice",
+    ),
+    "truediv": "leave it out: / is true division, and // floors",
+    "casting": "leave it out: results have NumPy's dtypes; write astype(..., float32) for another",
+    "order": "leave it out: results keep the memory order of their arguments, and out= may have any",
+    **dict.fromkeys(("target", "inplace"), "write out=... to write into an array"),
 }
 
 # Index names of FlexAttention → those of score and mask expressions.

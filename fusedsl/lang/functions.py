@@ -106,7 +106,8 @@ ALIASES = {
 
 # Planned functions, refused by name.
 PLANNED = {
-    "sorting": "median percentile quantile unique nonzero searchsorted",
+    "sorting": "median percentile quantile searchsorted",
+    "the shape of its result depends on values": "unique nonzero",
     "scatter": "scatter scatter_add scatter_reduce index_add put_along_axis",
 }
 UNSUPPORTED = {name: family for family, names in PLANNED.items() for name in names.split()}

@@ -172,6 +172,8 @@ def _wrong_token(tokens: list[Token], expected: set[str]) -> tuple[str, str | No
             return "an index is missing", "write x[i], x[:] or x[..., 0]"
         if token.value in ("*", "**") and before.type in ("LPAR", "COMMA"):
             return "arguments cannot be unpacked", "write each one"
+        if token.value == "@":
+            return "names have no prefix", "names are looked up where evaluate is called: leave the @ out"
         return f"a value is missing between {before.value} and {token.value}", "write one, or take one of the two away"
     if value_needed:
         return f"{token.value} has nothing to work on", STARTS.get(token.value, f"a value stands before {token.value}")

@@ -158,7 +158,10 @@ class Tracer(Operators):
         return (self[k] for k in range(len(self)))
 
     def item(self, *index: int) -> Any:
-        return self._known("the item of an array", "return the array, and take the item outside")
+        return self._known(
+            "the item of an array",
+            "leave .item() out, x * y.max() computes the same; or return the array, and take the item outside",
+        )
 
     def tolist(self) -> Any:
         return self._known("the items of an array", "return the array, and take them outside")

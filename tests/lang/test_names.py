@@ -73,6 +73,17 @@ def test_what_the_scope_has_and_is_no_array_is_named_as_what_it_is():
         fd.evaluate("nothing_here * 2")
 
 
+def test_a_name_with_the_prefix_of_pandas_is_refused_with_the_form_to_use():
+    with pytest.raises(fd.ParseError, match=r"names have no prefix\n(.*\n)+.*leave the @ out"):
+        fd.evaluate("X > @limit")
+
+
+def test_the_fields_of_a_structured_array_are_arrays_by_name():
+    trades = np.array([(2.0, 10), (3.0, 20)], [("price", "f4"), ("count", "i4")])
+    assert fd.evaluate("price * count", trades).tolist() == [20, 60]
+    assert fd.evaluate("sum(price * x)", trades.view(np.recarray), x=np.float32([1, 2])) == 8
+
+
 def test_an_array_called_like_an_option_goes_into_a_mapping():
     with pytest.raises(
         fd.ArgumentError, match=r'option device is a ndarray\n.*evaluate\(expression, {"device": device}\)'

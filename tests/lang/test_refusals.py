@@ -265,6 +265,8 @@ def test_numbers_beyond_float64_are_refused_and_spelled_short(number):
     [
         (lambda: fd.kernel("a + b")(ARRAYS["a"], ARRAYS["b"], device="cpu"), "device is an option: give it to kernel"),
         (lambda: fd.evaluate("a + 1", a=ARRAYS["a"], fastmaths=True), "did you mean fastmath"),
+        (lambda: fd.evaluate("a + 1", local_dict=ARRAYS), "pass the mapping itself: evaluate(expression, arrays)"),
+        (lambda: fd.evaluate("a + 1", a=ARRAYS["a"], casting="safe"), "astype(..., float32)"),
         (lambda: fd.kernel("a * w", constants={3: 2}), "3 is no name"),
         (lambda: fd.kernel("a * w", constants={"w; import os": 2}), "no name of a constant"),
     ],
