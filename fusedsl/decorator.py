@@ -190,6 +190,16 @@ class Fused(Generic[P, R]):
         path = self._trace(call)
         return source(path.program, [*call.values, *path.traced.captures], device)
 
+    def report(self, path: Any, /, *args: P.args, **keywords: P.kwargs) -> None:
+        """Write `explain` of these arguments as a page: one HTML file (see `Kernel.report`)."""
+        from .atomic_files import named_file
+        from .report.page import document, page_data
+
+        call = self._arguments(args, keywords, described)
+        trace = self._trace(call)
+        data = page_data(trace.program, [*call.values, *trace.traced.captures])
+        named_file(path).write_text(document(data), encoding="utf-8")
+
     def save(self, path: Any, /, *args: Any, cc: Any = (90,), **keywords: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
 

@@ -2,7 +2,7 @@
 
 Laws, fusion and online reductions change nodes until no kernel has one of the graph's own. What they keep are values: a
 result is that of the graph, and a temporary nearly always holds the value of one of its nodes. The call is evaluated on
-small random arrays, as by its verifier, and each temporary is matched with the first node of the same values.
+small random arrays, as by its verifier, and each temporary is matched with the nodes of the same values.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from ..program.resolve_call import ResolvedCall
 Owners = Mapping[Node, tuple[int, ...]]
 """The launches that compute each node."""
 
+Held = Mapping[int, Sequence[Node]]
+"""The nodes whose values each temporary holds."""
+
 CLOSE = {8: 0.3, 16: 3e-2, 32: 2e-3, 64: 1e-6}  # relative to the largest value, by the bits of the narrowest float
 
 
@@ -42,20 +45,18 @@ def owners(call: ResolvedCall) -> Owners:
     return {n: tuple(sorted(numbers)) for n, numbers in found.items()}
 
 
-def _computed(graph: Graph, plan: KernelPlan, held: Mapping[int, Node]) -> Iterable[Node]:
+def _computed(graph: Graph, plan: KernelPlan, held: Held) -> Iterable[Node]:
     """The nodes between what a kernel writes and the temporaries that it reads."""
-    read = {held[a.index] for a in plan.arrays[: plan.inputs] if a.kind == "temporary" and a.index in held}
-    written = [_written(graph, use.kind, use.index, held) for use in plan.arrays[plan.inputs :]]
-    roots = [n for n in written if n is not None]
+    read = {n for a in plan.arrays[: plan.inputs] if a.kind == "temporary" for n in held.get(a.index, ())}
+    written = [(use.kind, use.index) for use in plan.arrays[plan.inputs :]]
+    roots = [
+        graph.results[k] if kind == "result" else held[k][-1] for kind, k in written if kind == "result" or k in held
+    ]
     return (n for n in walk(roots, read - set(roots)) if n.args)
 
 
-def _written(graph: Graph, kind: str, index: int, held: Mapping[int, Node]) -> Node | None:
-    return graph.results[index] if kind == "result" else held.get(index)
-
-
-def _held(call: ResolvedCall) -> dict[int, Node]:
-    """The node whose values each temporary holds, where there is one."""
+def _held(call: ResolvedCall) -> Held:
+    """The nodes whose values each temporary holds, operands first; without those that no node has."""
     plan, graph = call.plan, call.graph
     extents = sampled(plan.parameters, plan.checks, dict(plan.guards)).small
     nodes = graph.nodes()
@@ -75,19 +76,19 @@ def _held(call: ResolvedCall) -> dict[int, Node]:
     except (TooLarge, VerifyError):
         return {}
     close = CLOSE[min((n.type.dtype.bits for n in nodes if n.type.dtype.kind == "f" and not n.type.weak), default=64)]
-    held = {k: _match(memory.arrays["temporary", k], values, close) for k in range(len(plan.temporaries))}
-    return {k: n for k, n in held.items() if n is not None}
+    held = {k: _matches(memory.arrays["temporary", k], values, close) for k in range(len(plan.temporaries))}
+    return {k: nodes for k, nodes in held.items() if nodes}
 
 
-def _match(stored: np.ndarray, values: Mapping[Node, np.ndarray], close: float) -> Node | None:
-    """The first node with these values, whatever its axes of one element."""
-    stored = stored.squeeze()
+def _matches(stored: np.ndarray, values: Mapping[Node, np.ndarray], close: float) -> list[Node]:
+    """The nodes with these values, whatever their axes of one element."""
+    stored, found = stored.squeeze(), []
     for n, value in values.items():
         if n.args and value.size == stored.size and value.squeeze().shape == stored.shape:
             a, b = value.squeeze().astype(np.float64), stored.astype(np.float64)
             if np.allclose(a, b, rtol=close, atol=close * np.abs(b[np.isfinite(b)]).max(initial=0.0), equal_nan=True):
-                return n
-    return None
+                found.append(n)
+    return found
 
 
 def _arguments(plan: Plan, extents: Extents) -> list[Any]:

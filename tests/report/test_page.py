@@ -157,6 +157,18 @@ def test_layers_go_down_and_boxes_do_not_overlap():
     )
 
 
+def test_the_page_of_a_function(tmp_path):
+    @fd.fuse
+    def scaled(x, *, by):
+        return np.exp(x - x.max(axis=0)) * by + x.sum()
+
+    scaled.report(tmp_path / "page.html", np.ones((6, 8), np.float32), by=3.0)
+    reader = read_html((tmp_path / "page.html").read_text(encoding="utf-8"))
+    data = embedded(reader)
+    assert "np.exp(x - x.max(axis=0)) * by + x.sum()" in "".join(reader.text)
+    assert all(operation["kernels"] for operation in data["operations"])
+
+
 # -- small forms
 
 

@@ -37,6 +37,15 @@ def test_what_two_kernels_compute_belongs_to_both():
     assert ("std(x, axis=-1, keepdims=True)", (0, 1)) in pieces(text, X)
 
 
+def test_values_that_are_nearly_equal_keep_their_kernels():
+    steps = [f"a{k} = a{k - 1} * {k} + sin(a{k - 1})" for k in range(1, 30)]
+    call = resolved("\n".join(["a0 = x", *steps, "a29"]), X)
+    owned = owners(call)
+    assert len(call.launches) > 1
+    shared = [n for n, launches in owned.items() if len(launches) > 1]
+    assert len(shared) <= 2 * len(call.launches)
+
+
 def test_bodies_of_functions_of_the_text_are_coloured_too():
     found = pieces("f(t) = t * sigmoid(t)\nreturn f(x - 1)", X)
     assert found == [("t * sigmoid(t)", (0,)), ("f(x - 1)", (0,))]

@@ -9,9 +9,9 @@ from typing import Any
 from ..units import bytes_text, seconds_text
 from .svg import colour, drawing, label, tag, title, width_of
 
-WIDTH, BAR = 480.0, 30.0  # of the bars' picture, and of a bar
-LEFT, RIGHT, TOP, BOTTOM = 56.0, 14.0, 14.0, 44.0  # margins of the roofline
-WIDE, HIGH = 480.0, 360.0  # of the roofline
+WIDTH, BAR = 400.0, 26.0  # of the bars' picture, and of a bar
+LEFT, RIGHT, TOP, BOTTOM = 54.0, 10.0, 10.0, 42.0  # margins of the roofline
+WIDE, HIGH = 400.0, 310.0  # of the roofline
 PREFIXES = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 # where a dot's name may be: widths of the name to the right, then distances to the right and down
 NEAR = [

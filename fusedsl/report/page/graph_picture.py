@@ -127,4 +127,5 @@ def _edge(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _whole(layout: GraphLayout, parts: Sequence[str], about: str) -> str:
-    return tag("div", drawing("".join(parts), layout.width, layout.height, about), class_="scroll")
+    how = {"class_": "graph", "style": f"--wide:{layout.width:.0f}px"}
+    return tag("div", drawing("".join(parts), layout.width, layout.height, about, **how), class_="scroll")
