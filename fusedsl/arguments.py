@@ -13,7 +13,8 @@ from .errors import ArgumentError
 from .interop.containers import is_labelled_type
 from .ir.graph import Parameter
 from .program import call_steps
-from .runtime.arrays import ArrayFacts, Weak, describe, type_name
+from .runtime.array_faults import type_name
+from .runtime.arrays import ArrayFacts, Weak, describe
 from .specs import Spec
 from .trace import TraceInputs
 from .trace.array_library import is_array, library

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import ArgumentError, FusedslError
 from ..ir.types import DTYPES
-from ..runtime.arrays import dtype_fault, library_of
+from ..runtime.array_faults import dtype_fault, library_of
 from . import jax_arrays, pandas_objects, polars_objects, xarray_objects
 from .labelled import Label, Labelled
 

@@ -21,7 +21,8 @@ from ..program import Program
 from ..program.call_layouts import layout_of, result_order
 from ..program.call_steps import extents_of
 from ..runtime import dynamo
-from ..runtime.arrays import ArrayFacts, Facts, Weak, describe, dtype_fault, gradient_fault
+from ..runtime.array_faults import dtype_fault
+from ..runtime.arrays import ArrayFacts, Facts, Weak, describe, gradient_fault
 from ..runtime.check_outputs import output_mismatch
 from ..runtime.outputs import packed_strides
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
-
-from ..errors import DTypeError, FusedslError, ShapeError
+from ..errors import DTypeError, FusedslError
 from . import fold_constants
-from .checks import describe, explain, holds, phrase, spelled
-from .dims import Dim, Expression, Symbol, evaluate, parts
-from .graph import Check, Graph, Node, Parameter, Site, Type, constant, is_int64, node, resolve_dims, value_of
+from .checks import phrase, spelled
+from .extent_builder import ExtentBuilder
+from .graph import Check, Graph, Node, Type, constant, is_int64, node, resolve_dims, value_of
 from .ops import OPS, VIEWS, Op, RuleError, infer
 from .types import BOOL, FLOAT64, INT32, INT64, UINT32, UINT64, DType, fits, promote
 
@@ -38,122 +35,12 @@ def fail(error: FusedslError, operand: int | None = None, item: int | None = Non
     return error
 
 
-class GraphBuilder:
+class GraphBuilder(ExtentBuilder):
     """One program under construction: builds nodes, and collects checks, unified extents and guards.
 
     `extents` are those of the call that caused the build. They decide only whether a computed extent is 1 (each such
     decision becomes a guard of the plan), and which shapes error messages show.
     """
-
-    def __init__(self, parameters: tuple[Parameter, ...], extents: Mapping[Symbol, int], rounding: str = "store"):
-        self.parameters = parameters
-        self.extents = extents
-        self.rounding = rounding
-        self.checks: list[Check] = []
-        self.guards: dict[Dim, bool] = {}
-        self.unified: dict[Dim, Dim] = {}
-        self.merged: dict[Node, tuple[Node, Node]] = {}  # index on a merged axis -> the indices on its two axes
-        self.site = Site()
-        self.find_site: Callable[[int, int | None], Site] | None = (
-            None  # source site of an operand, or of an item of it
-        )
-        self.names: tuple[str, ...] = ()  # names of the current operation's operands in the program
-        self.shown: Callable[[Type], Type] = lambda t: t  # a type as messages show it
-        self._coerced: dict[tuple[Node, DType], Node] = {}
-
-    @contextmanager
-    def pointing(self, operand: int, item: int | None = None):
-        """Attribute errors of the checks inside to this operand, or to an item of it."""
-        site = self.site
-        self.site = self.find_site(operand, item) if self.find_site else site
-        try:
-            yield
-        finally:
-            self.site = site
-
-    # -- leaves
-
-    def parameter(self, index: int) -> Node:
-        """The argument `index`: an array, or a weak number."""
-        declared = self.parameters[index]
-        return node("scalar" if declared.scalar else "param", (), index, declared.type)
-
-    def literal(self, value: bool | int | float) -> Node:
-        """A weak constant (a bool is strong)."""
-        if isinstance(value, bool):
-            return constant(value, BOOL)
-        return constant(value, INT64 if isinstance(value, int) else FLOAT64, weak=True)
-
-    def extent(self, dim: Dim) -> Node:
-        """An extent as a weak integer."""
-        if isinstance(dim, int):
-            return self.literal(dim)
-        return node("size", (), dim, Type(INT64, (), weak=True))
-
-    def iota(self, dim: Dim) -> Node:
-        """0, 1, ... along one axis of this extent: a weak integer vector that is not stored in memory."""
-        return node("iota", (), None, Type(INT64, (dim,), weak=True))
-
-    # -- extents
-
-    def is_unit(self, dim: Dim) -> bool:
-        """Whether this extent is 1. The signature fixes an argument's own extents, a guard all others."""
-        dim = self.canonical(dim)
-        if isinstance(dim, int):
-            return dim == 1
-        if isinstance(dim, Symbol):
-            return False
-        if dim not in self.guards:
-            self.guards[dim] = bool(evaluate(dim, self.extents) == 1)  # of torch's symbols too
-            if self.guards[dim]:
-                self.unified[dim] = 1
-        return self.guards[dim]
-
-    def unit_axes(self, shape: Sequence[Dim]) -> list[int]:
-        """Axes of extent 1, equal for all calls; ShapeError for an extent of 1 where a saved file takes any extents."""
-        for dim in map(self.canonical, shape):
-            if isinstance(dim, Symbol) and self.extents[dim] == 1:
-                raise ShapeError(
-                    "whether an axis is there depends on its extent", "shape.squeeze", help="name the axes"
-                )
-        return [a for a, d in enumerate(shape) if self.is_unit(d)]
-
-    def canonical(self, dim: Dim) -> Dim:
-        """The extent that this one was unified with, or itself."""
-        while dim in self.unified:
-            dim = self.unified[dim]
-        return dim
-
-    def unify(self, a: Dim, b: Dim) -> None:
-        """Treat two extents as equal from here on."""
-        a, b = self.canonical(a), self.canonical(b)
-        if a == b or (isinstance(a, int) and isinstance(b, int)):
-            return
-        if isinstance(a, Expression) or isinstance(b, int):
-            a, b = b, a  # prefer a symbol or a number
-        if isinstance(a, Expression) and isinstance(b, Expression) and _mentions(a, b):
-            a, b = b, a
-        self.unified[b] = a
-
-    def broadcast(self, shapes: list[tuple[Dim, ...]], check: Check) -> tuple[Dim, ...]:
-        """NumPy's broadcasting of shapes; `check` is added for extents that must agree."""
-        rank = max((len(s) for s in shapes), default=0)
-        result: list[Dim] = []
-        for position in range(-rank, 0):
-            dims = [s[position] for s in shapes if len(s) >= -position]
-            wide = [d for d in dims if not self.is_unit(d)]
-            for other in wide[1:]:
-                self._require_equal(wide[0], other, check, position)
-            result.append(self.canonical(wide[0]) if wide else 1)
-        return tuple(result)
-
-    def _require_equal(self, a: Dim, b: Dim, check: Check, axis: int) -> None:
-        if self.canonical(a) == self.canonical(b):
-            return
-        self.checks.append(Check("equal", (a, b, axis), check.what, check.operands, check.names, self.site))
-        if isinstance(self.canonical(a), int) and isinstance(self.canonical(b), int):  # one of two constants is wrong
-            raise explain(next(c for c in self.checks if not holds(c, self.extents)), self.extents)
-        self.unify(a, b)
 
     # -- dtypes
 
@@ -346,25 +233,12 @@ class GraphBuilder:
         when_negative = bool(OPS[op.name].meaning(low, high))
         return self.elementwise("where", negative, self.literal(when_negative), inside)
 
-    def describe(self, t: Type) -> str:
-        """A type with the extents of this call: float32[4096, 1024]."""
-        return describe(self.shown(t), self.extents)
-
     # -- results
 
     def finish(self, results: list[Node]) -> Graph:
         """The graph of these results, with unified extents replaced by one expression."""
         graph = Graph(self.parameters, tuple(self.strong(r) for r in results), tuple(self.checks))
         return resolve_dims(graph, {k: self.canonical(k) for k in self.unified})
-
-    @contextmanager
-    def at(self, site: Site):
-        """Nodes built inside have this site in the program."""
-        before, self.site = self.site, site
-        try:
-            yield
-        finally:
-            self.site = before
 
 
 _LITERAL = -1  # `operand` of an error in a literal below the operands
@@ -377,9 +251,3 @@ def _whole(n: Node) -> bool:
 
 def _wider(value: int) -> str:
     return "cast the array to a wider integer, e.g. int64(x)" if fits(value, INT64) else "write a float, e.g. 1e20"
-
-
-def _mentions(outer: Dim, inner: Dim) -> bool:
-    if outer == inner:
-        return True
-    return isinstance(outer, Expression) and any(inner in part.args for part in parts(outer))

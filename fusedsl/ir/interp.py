@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from .checks import explain, holds, spelled
 from .contraction import Subscripts
 from .dims import Extents, Symbol, evaluate
 from .folds import highest, lowest
-from .graph import Graph, Node, value_of
+from .graph import Graph, Node, value_of, walk
 from .ops import OPS
 from .types import BOOL, DType, fits, numpy_dtype
 
@@ -285,3 +286,11 @@ RULES: dict[str, Callable] = {
     "gather": _gather,
     "contract": _contract,
 }
+
+
+def concrete(node: Node, numbers: Mapping[int, Any], extents: Mapping[Symbol, int]) -> bool | int | float:
+    """The value of a node that depends only on extents and numbers."""
+    values: dict[Node, Any] = {}
+    for n in walk([node]):
+        values[n] = evaluate_node(n, [values[a] for a in n.args], numbers, extents)  # type: ignore[arg-type]
+    return values[node].item()

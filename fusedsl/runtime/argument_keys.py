@@ -13,7 +13,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from . import dynamo
-from .arrays import ArrayFacts, Weak, describe, library_of
+from .array_faults import library_of
+from .arrays import ArrayFacts, Weak, describe
 
 # measured, per argument on CPython 3.11, two cloud cores, in µs: NumPy array 0.35, torch tensor 0.6, tensor of a list
 # 0.35, Python number 0.08, NumPy scalar 0.4, an array known through DLPack alone 13; `x.ctypes.data` takes 0.8,

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ArgumentError, DeviceError, DTypeError, FusedslError
+from ..errors import ArgumentError, DeviceError, FusedslError
 from ..ir.types import BOOL, DTYPES, FLOAT64, INT64, DType, numpy_dtype
 from . import array_protocols
+from .array_faults import SPELLED, accepted_form, dtype_fault, library_of, type_name
 
 CPU = ("cpu", 0)
 
@@ -56,15 +57,6 @@ class ArrayFacts:
         """Library and device in words, for messages."""
         kind, index = self.device
         return f"{SPELLED[self.library]} on {'the CPU' if kind == 'cpu' else f'{kind}:{index}'}"
-
-
-SPELLED = {
-    "numpy": "a NumPy array",
-    "torch": "a torch tensor",
-    "cupy": "a CuPy array",
-    "dlpack": "a DLPack array",
-    "interface": "an array with __cuda_array_interface__",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,39 +121,7 @@ def _as_numpy_scalar(array: ArrayFacts) -> ArrayFacts:
     return ArrayFacts("numpy", array.dtype, (), (), copy.ctypes.data, CPU, True, copy)
 
 
-_BASES = (("numpy", "ndarray"), ("torch", "Tensor"), ("cupy", "ndarray"), ("numpy", "generic"))
-
-
-def library_of(argument: Any) -> str | None:
-    """numpy, torch, cupy, dlpack or interface; None if it is no array."""
-    kind = type(argument)
-    if kind in (float, int, bool):
-        return None
-    for name, base in _BASES:
-        module = sys.modules.get(name)
-        if module is not None and issubclass(kind, getattr(module, base, ())):
-            return name
-    if _foreign_form(kind):
-        return None
-    if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
-        return "dlpack"
-    return "interface" if hasattr(argument, "__cuda_array_interface__") else None
-
-
 # ---- arguments that are not arrays
-
-_FORMS = {
-    "pandas": "{x}.to_numpy()",
-    "polars": "{x}.to_numpy()",
-    "xarray": "{x}.to_numpy()",
-    "scipy": "{x}.toarray()",
-    "cupyx": "{x}.toarray()",
-    "sparse": "{x}.todense()",
-}
-
-
-def _foreign_form(kind: type) -> str | None:
-    return _FORMS.get(kind.__module__.partition(".")[0])
 
 
 def _describe_number(argument: Any, name: str) -> Weak:
@@ -174,47 +134,8 @@ def _describe_number(argument: Any, name: str) -> Weak:
     if isinstance(argument, complex):
         raise dtype_fault(name, "complex")
     kind = type(argument)
-    help = f"pass {_form(argument, name) or 'a NumPy, CuPy or torch array, or a number'}"
+    help = f"pass {accepted_form(argument, name) or 'a NumPy, CuPy or torch array, or a number'}"
     raise ArgumentError(f"{name} is a {type_name(kind)}", "argument.type", help=help)
-
-
-def _form(argument: Any, name: str) -> str | None:
-    kind = type(argument)
-    form = _foreign_form(kind)
-    if form is not None:
-        return form.format(x=name)
-    if isinstance(argument, list | tuple | range | memoryview | bytearray) or hasattr(kind, "__array__"):
-        return f"numpy.asarray({name})"
-    return f"float({name})" if hasattr(kind, "__float__") else None
-
-
-def type_name(kind: type) -> str:
-    """The name of a class in messages."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def dtype_fault(name: str, dtype: str, form: str | None = None) -> FusedslError:
-    """The DTypeError for an element type that no kernel computes with, strings and objects included.
-
-    `form` is the expression by which the user wrote what is called `name`.
-    """
-    message = f"{name} has elements of type {dtype}"
-    name = form or name
-    forms = {
-        "complex": f"pass {name}.real and {name}.imag",
-        "longdouble": f"pass {name}.astype(numpy.float64)",
-        "float128": f"pass {name}.astype(numpy.float64)",
-        "float96": f"pass {name}.astype(numpy.float64)",
-        "datetime": f"pass {name}.astype(numpy.int64)",
-        "timedelta": f"pass {name}.astype(numpy.int64)",
-        "str": f"pass numbers: {name}.astype(numpy.float64), or numpy.unique({name}, return_inverse=True)[1]",
-        "category": f"pass {name}.cat.codes, the number of each element's category",
-        "object": f"pass {name}.astype(numpy.float64)",
-        "void": f'pass one field: {name}["field"]',
-    }
-    form = next((form for start, form in forms.items() if dtype.startswith(start)), None)
-    help = form or f"pass {name} cast to one of {', '.join(DTYPES)}"
-    return DTypeError(message, "dtype.unknown", help=help)
 
 
 # ---- NumPy

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, DeviceError
 from ..ir.types import UINT8, DType
-from .arrays import CPU, SPELLED, ArrayFacts, Weak, describe
+from .array_faults import SPELLED
+from .arrays import CPU, ArrayFacts, Weak, describe
 from .memory_overlap import overlap, overlaps_itself
 from .outputs import is_foreign
 

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from ..errors import DeviceError, FusedslError, LimitError
 from ..kernel_ir.launch_config import LaunchConfig
 from .captured_graphs import CapturedGraph
-from .driver import CudaFunction, Driver, pointer
+from .driver import Driver
+from .driver_calls import CudaFunction, pointer
 from .native_entry import GUARD_FAILED, NO_WATCH, AddressSlot, Watch, available, launcher, runner
 from .parameter_packing import BLOCK_BYTES, BlockLayout, Namer
 

@@ -21,7 +21,8 @@ from ..errors import FusedslError
 from ..ir.types import DTYPES
 from ..kernel_ir.launch_config import LaunchConfig
 from . import cache, object_loader
-from .arrays import CPU, ArrayFacts, Weak, describe, library_of
+from .array_faults import library_of
+from .arrays import CPU, ArrayFacts, Weak, describe
 from .counters import BlockCounters
 from .cuda_streams import stream_reader
 from .driver import driver

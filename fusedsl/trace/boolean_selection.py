@@ -73,7 +73,7 @@ class BooleanSelection:
             from .numpy.functions import call_function
 
             return call_function(self.values.recorder, name, (self.values, axis), {**named, "where": self.mask})
-        from .torch.reductions import reduced_where
+        from .torch.norms import reduced_where
 
         if "ddof" in named:  # NumPy's
             raise self.fault

@@ -14,14 +14,16 @@ from ..config import Options
 from ..errors import ArgumentError, TraceError
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
+from ..ir.interp import concrete
 from .array_library import ConstantArray, LibraryDiscovered, array_classes
 from .boolean_selection import BooleanSelection
 from .containers import DEPTH, TracedContainer
 from .function_rewriter import FunctionRewriter
 from .guards import Guard
 from .numpy.lists import unwrap
-from .recorder import Recorder, TraceInputs, concrete
+from .recorder import Recorder
 from .torch.size import TorchSize
+from .trace_values import TraceInputs
 from .tracer import Tracer
 
 # types that are not searched for traced arrays

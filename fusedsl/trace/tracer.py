@@ -15,7 +15,7 @@ from ..ir.types import numpy_dtype
 from ..lang.parameter_kinds import dim_of
 from . import views
 from .mask_indexing import has_mask, is_mask, select_by_mask, write_by_mask, write_by_partial_mask
-from .operators import Operators
+from .number_conversions import NumberConversions
 from .subscripts import positions
 from .unsupported import refusal
 
@@ -24,7 +24,7 @@ OWN_ATTRIBUTES = frozenset(
 )
 
 
-class Tracer(Operators):
+class Tracer(NumberConversions):
     """A node of the graph under construction, or a view of another tracer, which sees writes to its base."""
 
     __array_priority__ = 1000
@@ -99,44 +99,6 @@ class Tracer(Operators):
             return repr(self._known("a number"))
         return f"<traced {self.recorder.builder.describe(self.node.type)}>"
 
-    # -- values: known for numbers and extents, an error for arrays
-
-    def _known(self, what: str, help: str | None = None) -> bool | int | float:
-        with self.recorder.at_user_line():
-            node = self.node
-            if not node.type.weak and node.op != "const" and not self._decidable():
-                single = all(map(self.recorder.builder.is_unit, node.type.shape))
-                raise self.recorder.no_value(what, help, single)
-            return self.recorder.specialize(self)
-
-    def _decidable(self) -> bool:
-        """True if it depends only on numbers and extents."""
-        from ..ir.graph import walk
-
-        return not self.node.type.shape and all(n.op != "param" for n in walk([self.node]))
-
-    def __bool__(self) -> bool:
-        return bool(self._known("the truth of an array"))
-
-    def __float__(self) -> float:
-        return float(self._known("a float of an array", "keep it an array: operators and functions of arrays take it"))
-
-    def __int__(self) -> int:
-        return int(self._known("an int of an array", "keep it an array: astype(x, int64)"))
-
-    def __index__(self) -> int:
-        if self.node.type.dtype.kind != "i":
-            raise TypeError("only integers are an index")
-        return int(self._known("an integer from an array"))
-
-    def __hash__(self) -> int:
-        return hash(self._known("the hash of an array")) if self.is_number else object.__hash__(self)
-
-    def __round__(self, digits: int | None = None) -> Any:
-        if self.is_number:
-            return round(self._known("a number"), digits)
-        return self.recorder.apply("round", self, digits or 0)
-
     def __format__(self, form: str) -> str:
         if form or self.is_number:
             return format(self._known("the digits of an array", "format it outside of the function"), form)
@@ -145,14 +107,10 @@ class Tracer(Operators):
     def __str__(self) -> str:
         return format(self)
 
-    def __complex__(self) -> complex:
-        return complex(float(self))
-
     def __len__(self) -> int:
         if not self.node.type.shape:
             raise TypeError("len() of a number")
-        extent = self.shape[0]
-        return int(extent)
+        return int(self.shape[0])
 
     def __iter__(self):
         return (self[k] for k in range(len(self)))

@@ -19,12 +19,13 @@ from fusedsl.errors import CompileError, DeviceError, DTypeError, MemoryLimitErr
 from fusedsl.generated_code import FunctionBuilder
 from fusedsl.ir.types import DTYPES
 from fusedsl.kernel_ir.launch_config import LaunchConfig
-from fusedsl.runtime import captured_graphs, host_device_copies, pool
+from fusedsl.runtime import captured_graphs, driver_calls, host_device_copies, pool
 from fusedsl.runtime import counters as tickets
 from fusedsl.runtime import driver as driver_module
 from fusedsl.runtime import launch as launch_module
 from fusedsl.runtime.arrays import describe
-from fusedsl.runtime.driver import CudaFunction, Driver, cuda_available, driver
+from fusedsl.runtime.driver import Driver, cuda_available, driver
+from fusedsl.runtime.driver_calls import CudaFunction
 from fusedsl.runtime.launch import HostLaunchRecord, LaunchRecord
 from fusedsl.runtime.native_entry import Pair, Watch
 from fusedsl.runtime.parameter_packing import BLOCK_BYTES, FORMAT_OF, BlockLayout, PointerSlot, ScalarSlot
@@ -607,7 +608,7 @@ def test_every_result_is_an_error_of_ours_with_the_drivers_words(cuda, library, 
 
 
 def test_without_a_driver_there_is_an_error_that_helps(monkeypatch):
-    monkeypatch.setattr(driver_module, "LIBRARY", "libcuda-that-is-not-there.so")
+    monkeypatch.setattr(driver_calls, "LIBRARY", "libcuda-that-is-not-there.so")
     monkeypatch.setattr(driver_module, "_driver", Driver())
     assert cuda_available() is False
     with pytest.raises(DeviceError, match=r'no CUDA driver[\s\S]*device="cpu"'):

@@ -8,7 +8,7 @@ import pytest
 from fused import traced
 
 import fusedsl as fd
-from fusedsl.trace.torch import math
+from fusedsl.trace.torch import clamps
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -95,7 +95,7 @@ def test_numbers_go_into_tensors_as_in_torch(name, dtype):
 @pytest.mark.parametrize("bound", ["min", "max"])
 def test_a_bound_that_is_nan_is_none_where_torch_takes_it_for_none(monkeypatch, bound):
     """Releases of torch differ; with two bounds, and of clamp_min and clamp_max, all have NaN."""
-    monkeypatch.setattr(math, "_nan_is_a_bound", lambda: False)
+    monkeypatch.setattr(clamps, "_nan_is_a_bound", lambda: False)
     t = torch.tensor([-3, 5], dtype=torch.int32)
     found = traced(lambda t: torch.clamp(t, **{bound: float("nan")}), [t], torch)
     assert found.dtype == torch.float32 and found.tolist() == [-3, 5]

@@ -17,7 +17,7 @@ from .attention.sm90_emit import emit_sm90
 from .attention.sm90_schedule import Sm90AttentionSchedule
 from .batched_emit import emit_batched
 from .columns.emit import emit_columns
-from .columns.schedule import ColumnSchedule, LoopedColumnSchedule
+from .columns.layout import ColumnSchedule, LoopedColumnSchedule
 from .combo import ComboKernel, ComboSchedule
 from .combo_emit import emit_combo
 from .compiler.wrapping_integers import wrapping

@@ -9,7 +9,7 @@ from typing import Any
 from ...hardware import Hardware, blocks_for, registers_for
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
-from .columns.schedule import LoopedColumnSchedule
+from .columns.layout import LoopedColumnSchedule
 from .elementwise.schedule import ElementwiseSchedule
 from .elementwise.transpose_schedule import TransposeSchedule
 from .matmul.mma_schedule import MmaMatmulSchedule

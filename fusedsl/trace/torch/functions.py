@@ -51,6 +51,7 @@ def torch_function(*names: str) -> Callable[[Callable], Callable]:
 @cache
 def _loaded() -> dict[str, Callable[..., Any]]:
     from . import (  # noqa: F401
+        clamps,
         contractions,
         creation,
         interpolate,
@@ -58,6 +59,8 @@ def _loaded() -> dict[str, Callable[..., Any]]:
         margin_losses,
         math,
         nn,
+        normalization,
+        norms,
         pooling,
         reductions,
         shapes,

@@ -8,10 +8,11 @@ from typing import Any
 
 from ...errors import ArgumentError
 from ...lang.declared_signatures import declared
+from .clamps import clamp, where
 from .functions import as_vector, cast, dtype_of, language, need_float, torch_function
-from .math import clamp, where
 from .nn import exp, log, logsigmoid
-from .reductions import mean, p_norm
+from .norms import p_norm
+from .reductions import mean
 from .reductions import sum_ as total
 from .shapes import broadcast_tensors, unsqueeze
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from ...errors import ShapeError
+from .clamps import clamp, where
 from .functions import as_vector, language, need_float
 from .losses import loss, pairwise_distance, scaled
-from .math import clamp, where
 from .nn import exp, log, logsigmoid
 from .promotion import operate
 from .reductions import sum_ as total

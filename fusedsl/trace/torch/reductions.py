@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from ...errors import Unsupported
 from ...ir.types import INT64, UINT8
 from ...lang.declared_signatures import Refusal, declared
 from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
@@ -19,7 +17,7 @@ def named_tuple(kind: str, *parts: Any) -> Any:
     return getattr(torch.return_types, kind)(parts)
 
 
-def _accumulation_dtype(input: Any, dtype: Any) -> Any:
+def accumulation_dtype(input: Any, dtype: Any) -> Any:
     """The input of a sum or product: cast to `dtype`, or to int64 for integers and bools."""
     if dtype is not None:
         return cast(input, dtype)
@@ -33,17 +31,17 @@ def axes_of(dim: Any) -> Any:
 
 @torch_function()
 def sum_(input, dim=None, keepdim=False, *, dtype=None):
-    return cast(language("sum", _accumulation_dtype(input, dtype), axes_of(dim), keepdims=keepdim), dtype)
+    return cast(language("sum", accumulation_dtype(input, dtype), axes_of(dim), keepdims=keepdim), dtype)
 
 
 @torch_function()
 def nansum(input, dim=None, keepdim=False, *, dtype=None):
-    return language("nansum", _accumulation_dtype(input, dtype), axes_of(dim), keepdims=keepdim)
+    return language("nansum", accumulation_dtype(input, dtype), axes_of(dim), keepdims=keepdim)
 
 
 @torch_function()
 def prod(input, dim=None, keepdim=False, *, dtype=None):
-    return cast(language("prod", _accumulation_dtype(input, dtype), dim, keepdims=keepdim), dtype)
+    return cast(language("prod", accumulation_dtype(input, dtype), dim, keepdims=keepdim), dtype)
 
 
 @torch_function()
@@ -60,7 +58,7 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     return language("nanmean", input, axes_of(dim), keepdims=keepdim)
 
 
-def _ddof(unbiased: Any = None, correction: Any = None) -> Any:
+def ddof_of(unbiased: Any = None, correction: Any = None) -> Any:
     return correction if correction is not None else 1 if unbiased is None else int(unbiased)
 
 
@@ -69,7 +67,7 @@ def _variance(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, corr
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     need_float(name, input)
-    return language(name, input, axes_of(dim), ddof=_ddof(unbiased, correction), keepdims=keepdim)
+    return language(name, input, axes_of(dim), ddof=ddof_of(unbiased, correction), keepdims=keepdim)
 
 
 @torch_function()
@@ -190,88 +188,17 @@ def logsumexp(input, dim, keepdim=False):
     return language("logsumexp", input, axes_of(dim), keepdims=keepdim)
 
 
-@torch_function("vector_norm")
-def norm(input, p="fro", dim=None, keepdim=False, dtype=None, *, ord=None):
-    input = cast(input, dtype)
-    need_float("norm", input)
-    p = p if ord is None else ord
-    return p_norm(input, 2 if p in ("fro", None) else p, axes_of(dim), keepdim)
-
-
-@torch_function()
-def frobenius_norm(input, dim=None, keepdim=False):
-    return norm(input, 2, dim, keepdim)
-
-
-@torch_function()
-def linalg_norm(input, ord=None, dim=None, keepdim=False, *, dtype=None):
-    """linalg.norm: a vector norm, a matrix norm for two dimensions; without ord and dim the 2-norm of all elements."""
-    count = len(dim) if isinstance(dim, (tuple, list)) else 1 if dim is not None else input.ndim
-    if ord is None or count == 1:
-        return norm(input, 2 if ord is None else ord, dim, keepdim, dtype)
-    return linalg_matrix_norm(input, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
-
-
-@torch_function()
-def linalg_matrix_norm(input, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
-    if ord == "fro":
-        return norm(input, 2, dim, keepdim, dtype)
-    if ord not in (1, -1, math.inf, -math.inf):
-        raise Unsupported(
-            f"the matrix norm {ord} is not supported", "unsupported.function", help="'fro', 1, inf and their like"
-        )
-    input = cast(input, dtype)
-    need_float("norm", input)
-    rows, columns = recorder_of(input).axes(input, dim)
-    added, other_axis = (rows, columns) if abs(ord) == 1 else (columns, rows)
-    sums = language("sum", abs(input), added, keepdims=True)
-    result = language("max" if ord > 0 else "min", sums, axis=other_axis, keepdims=True)
-    return result if keepdim else language("squeeze", result, (rows, columns))
-
-
-def p_norm(input: Any, p: Any, dim: Any, keepdim: bool) -> Any:
-    """(sum |x|^p)^(1/p) and its limits."""
-    if isinstance(p, str):
-        raise Unsupported(f"the norm {p!r} is not supported", "unsupported.function", help="a number, or 'fro'")
-    p = float(p)
-    if p == 2:
-        return language("norm", input, dim, keepdims=keepdim)
-    size = abs(input)
-    if p in (float("inf"), -float("inf")):
-        return language("max" if p > 0 else "min", size, axis=dim, keepdims=keepdim)
-    if p == 0:
-        return cast(language("sum", size != 0, dim, keepdims=keepdim), input.dtype)
-    total = language("sum", size if p == 1 else size**p, dim, keepdims=keepdim)
-    return total if p == 1 else total ** (1 / p)
-
-
-@torch_function()
-def dist(input, other, p=2):
-    return p_norm(input - other, p, None, False)
-
-
-def reduced_where(name: str, input: Any, mask: Any, dim: Any, *, dtype: Any = None, **spread: Any) -> Any:
-    """A reduction of the elements that a mask selects; `spread` is torch's unbiased= or correction=."""
-    ddof = _ddof(**spread)
-    if name in ("sum", "prod"):
-        return cast(language(name, _accumulation_dtype(input, dtype), dim, where=mask), dtype)
-    if name in ("mean", "var", "std"):
-        need_float(name, input)
-        return language(name, input, dim, where=mask, **({} if name == "mean" else {"ddof": ddof}))
-    return language(name, input, axis=dim, where=mask)
-
-
 # -- scans
 
 
 @torch_function()
 def cumsum(input, dim, *, dtype=None):
-    return cast(language("cumsum", _accumulation_dtype(input, dtype), dim), dtype)
+    return cast(language("cumsum", accumulation_dtype(input, dtype), dim), dtype)
 
 
 @torch_function()
 def cumprod(input, dim, *, dtype=None):
-    return cast(language("cumprod", _accumulation_dtype(input, dtype), dim), dtype)
+    return cast(language("cumprod", accumulation_dtype(input, dtype), dim), dtype)
 
 
 def _scan_with_indices(name: str, input: Any, dim: int) -> Any:

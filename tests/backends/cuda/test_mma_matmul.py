@@ -10,7 +10,7 @@ from test_cuda_emulated import check_twice, normal
 import fusedsl as fd
 from fusedsl.accuracy.bounds import evaluate
 from fusedsl.accuracy.products import TF32
-from fusedsl.backends.cuda.matmul import mma_schedule
+from fusedsl.backends.cuda.matmul import block_shapes, mma_schedule
 from fusedsl.backends.cuda.matmul.tile_shapes import BlockShape
 from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.arrays import describe
@@ -54,9 +54,9 @@ ALIGNED = {
     ),
 }
 TILES = [
-    *(("float32", "FMA_SHAPES", one) for one in mma_schedule.FMA_SHAPES),
-    *(("bfloat16", "MMA_SHAPES", one) for one in mma_schedule.MMA_SHAPES),
-    *(("float64", "DOUBLE_SHAPES", one) for one in mma_schedule.DOUBLE_SHAPES),
+    *(("float32", "FMA_SHAPES", one) for one in block_shapes.FMA_SHAPES),
+    *(("bfloat16", "MMA_SHAPES", one) for one in block_shapes.MMA_SHAPES),
+    *(("float64", "DOUBLE_SHAPES", one) for one in block_shapes.DOUBLE_SHAPES),
 ]
 BRAIN = ml_dtypes.bfloat16
 
@@ -90,7 +90,7 @@ def only(monkeypatch):
     """One shape of tiles alone."""
 
     def choose(name, shape):
-        monkeypatch.setattr(mma_schedule, name, (shape,))
+        monkeypatch.setattr(block_shapes, name, (shape,))
 
     return choose
 
@@ -176,7 +176,7 @@ def test_steps_that_are_split_over_blocks(dtype, chain, monkeypatch):
     monkeypatch.setattr(mma_schedule, "LEAST_SPLIT", 64)
     monkeypatch.setattr(mma_schedule, "CHAIN", chain)
     monkeypatch.setattr(mma_schedule, "MMA_CHAIN", chain)
-    monkeypatch.setattr(mma_schedule, "MMA_SHAPES", mma_schedule.MMA_SHAPES[-3:])
+    monkeypatch.setattr(block_shapes, "MMA_SHAPES", block_shapes.MMA_SHAPES[-3:])
     for text in ("x @ w + 1", "silu(x @ w) * (x @ u)"):
         given = arrays({"x": (100, 528), "w": (528, 104), "u": (528, 104)}, dtype)
         kernel = fd.kernel(text)

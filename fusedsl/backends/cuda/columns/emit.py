@@ -16,7 +16,7 @@ from ..split_heuristics import fold_bytes, state_words
 from ..tile import Tile, TileIntrinsics, grid_barrier_reset, grid_barrier_wait, is_last_block
 from . import ColumnReducer, ColumnReducerIntrinsics
 from .emit_index import ColumnIndex
-from .schedule import ColumnSchedule, record_bytes, record_places
+from .layout import ColumnSchedule, record_bytes, record_places
 
 TILES = 16  # that are measured from what the first of them comes to: as many times its variance is lost in rounding
 BATCH_WORDS = 32  # registers of the records that a thread reads at once

@@ -16,7 +16,7 @@ from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_text import SourceBuilder
 from ..rows_and_columns import grid_dim
 from ..tile import Tile, TileIntrinsics, block_dim_x, block_dim_y, divide, thread_idx, thread_idx_y, udiv
-from .schedule import ColumnSchedule
+from .layout import ColumnSchedule
 
 
 @dataclass

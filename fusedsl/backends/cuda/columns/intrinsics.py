@@ -10,8 +10,8 @@ from ..tile.grid_sync import ld_relaxed, size_of, st_global
 from ..tile.loops import repeated, when
 from ..tile.reduce import ReduceOp, State, from_first
 from ..tile.tile import Tile
+from .partial_records import DIRECT, ROUND, read_part, slots_of, tile_of, write_part
 
-ROUND, DIRECT = 8, 2  # states that one thread merges for others, and that all read and merge for themselves
 RECORD_ALIGNMENT = 8  # of each part of the states in a record
 States = list[State]  # of the kept elements of a vector
 
@@ -52,7 +52,7 @@ class ColumnReducer:
 
         @emitted(result, len(kinds_of) + 2)
         def emit(e, *values, kinds):
-            columns = [_tile_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, kinds_of)]
+            columns = [tile_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, kinds_of)]
             rooms = tile.valid_of(e, kinds[-2], *values[-2:])
             empty = rule_of.empty.emit(e, []) if any(rooms) else []
             reduced = []
@@ -118,13 +118,13 @@ class ColumnReducer:
                 place = b.and_(b.sub(I32(k), shift), I32(self.width - 1))
                 owner = b.select(lent, b.sub(lane, I32(1)), lane)
                 with b.if_then(b.not_(b.and_(lent, first_lane))):
-                    _write(e, columns, b.add(b.mul(place, threads), b.add(first, owner)), state)
+                    write_part(e, columns, b.add(b.mul(place, threads), b.add(first, owner)), state)
             e.barrier()
             moved = []
             for k in range(self.width):
                 lent = b.icmp_signed(">=", I32(k), b.sub(I32(self.width), shift))
                 place = b.select(b.and_(lent, last_lane), I32(0), I32(k))
-                moved.append(_read(e, columns, b.add(b.mul(place, threads), b.add(first, lane)), kinds))
+                moved.append(read_part(e, columns, b.add(b.mul(place, threads), b.add(first, lane)), kinds))
             return self._pack(e, rule_of, moved)
 
         return emit
@@ -203,7 +203,7 @@ class ColumnReducer:
         e.barrier()  # what an earlier fold left has been read
         first = b.add(b.mul(level, I32(self.columns)), lane)
         for k, state in enumerate(states):
-            _write(e, columns, b.add(first, I32(k * self.threads_x)), state)
+            write_part(e, columns, b.add(first, I32(k * self.threads_x)), state)
         e.barrier()
         begin, count = 0, self.threads_y
         while count > DIRECT:
@@ -212,7 +212,7 @@ class ColumnReducer:
             begin, count = begin + count, groups
         slots = [b.add(lane, I32((begin + n) * self.columns)) for n in range(count)]
         return [
-            rule_of.tree(e, [_read(e, columns, b.add(slot, I32(k * self.threads_x)), kinds) for slot in slots])
+            rule_of.tree(e, [read_part(e, columns, b.add(slot, I32(k * self.threads_x)), kinds) for slot in slots])
             for k in range(self.width)
         ]
 
@@ -231,17 +231,17 @@ class ColumnReducer:
         def several() -> list[ir.Value]:
             e.barrier()  # what an earlier fold left has been read
             for k, state in enumerate(states):
-                _write(e, columns, place(first, k), state)
+                write_part(e, columns, place(first, k), state)
             e.barrier()
             with repeated(e, b.lshr(levels, I32(1)), lambda half: b.icmp_unsigned(">", half, I32(0)), _half(b)) as half:
                 with b.if_then(b.icmp_unsigned("<", level, half)):
                     apart = b.mul(half, side)
                     for k in range(self.width):
                         own = place(first, k)
-                        pair = _read(e, columns, own, kinds) + _read(e, columns, b.add(own, apart), kinds)
-                        _write(e, columns, own, rule_of.merge.emit(e, pair))
+                        pair = read_part(e, columns, own, kinds) + read_part(e, columns, b.add(own, apart), kinds)
+                        write_part(e, columns, own, rule_of.merge.emit(e, pair))
                 e.barrier()
-            return [part for k in range(self.width) for part in _read(e, columns, place(lane, k), kinds)]
+            return [part for k in range(self.width) for part in read_part(e, columns, place(lane, k), kinds)]
 
         flat = when(e, b.icmp_unsigned(">", levels, I32(1)), [part for state in states for part in state], several)
         return [flat[k * len(kinds) : (k + 1) * len(kinds)] for k in range(self.width)]
@@ -256,9 +256,9 @@ class ColumnReducer:
         def work(number: ir.Value) -> None:
             group, element = b.lshr(number, I32(self.columns.bit_length() - 1)), b.and_(number, I32(self.columns - 1))
             first = b.add(b.mul(b.add(b.mul(group, I32(taken)), I32(begin)), I32(self.columns)), element)
-            partials = [_read(e, columns, b.add(first, I32(n * self.columns)), kinds) for n in range(taken)]
+            partials = [read_part(e, columns, b.add(first, I32(n * self.columns)), kinds) for n in range(taken)]
             place = b.add(number, I32((begin + groups * taken) * self.columns))
-            _write(e, columns, place, rule_of.tree(e, partials))
+            write_part(e, columns, place, rule_of.tree(e, partials))
 
         if items < threads:
             with b.if_then(b.icmp_unsigned("<", thread, I32(items))):
@@ -289,32 +289,3 @@ class ColumnReducer:
 
 def _half(b: ir.IRBuilder) -> Callable[[ir.Value], ir.Value]:
     return lambda count: b.lshr(count, I32(1))
-
-
-def slots_of(levels: int) -> int:
-    """Slots of shared memory, each for one state of every kept element, that joining so many levels takes."""
-    slots = levels
-    while levels > DIRECT:
-        levels //= min(ROUND, levels)
-        slots += levels
-    return slots
-
-
-def _write(e: Emitter, columns: list[ir.Value], place: ir.Value, state: State) -> None:
-    b = e.builder
-    for column, part in zip(columns, state):
-        b.store(b.zext(part, I8) if part.type == I1 else part, b.gep(column, [place]))
-
-
-def _read(e: Emitter, columns: list[ir.Value], place: ir.Value, kinds: list[ir.Type]) -> State:
-    b = e.builder
-    values = [b.load(b.gep(column, [place])) for column in columns]
-    return [b.trunc(value, I1) if kind == I1 else value for value, kind in zip(values, kinds)]
-
-
-def _tile_of(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: types.Type) -> list[ir.Value]:
-    """An element for each place of a tile, from a tile, from one vector for all vectors, or from one value."""
-    if not isinstance(kind, types.BaseTuple):
-        return [e.cast(value, kind, want)] * tile.count
-    elements = [e.cast(part, kind.dtype, want) for part in e.unpack(value, len(kind))]
-    return elements * (tile.count // len(elements))

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from math import prod
+from dataclasses import replace
 
 from ....hardware import Hardware, blocks_for, registers_for
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import live_between_phases, register_count
 from ....kernel_ir.memory_access import ACCESS_BYTES
-from ....kernel_ir.phase import Phase
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
-from ..schedule_base import Extents, Schedule
 from ..split_heuristics import (
     BLOCK_OVERHEAD,
     choose_blocks_per_row,
-    exchange_count,
     finishes_at_once,
     fold_bytes,
     row_length,
     state_words,
 )
+from .layout import ColumnSchedule, LoopedColumnSchedule, strip_count, strips_of_lanes, vectors_of_row
 
 WARP = 32
 BLOCK = 256  # threads of a block
@@ -40,69 +36,9 @@ NARROW_SUMS, NARROW = (48, 16), (128, 32)  # … of vectors of less than 16 byte
 STATES = 3  # of several parts that a thread holds at once: those so far, a tile's, and what they come to
 ADDRESS_WORDS = 2  # registers more for each vector where offsets have 64 bits
 MOST_VECTORS = 16  # … and the vectors that it takes for it
-ALIGNMENT = 8  # bytes, of each part of the states in a record
 SHARED = 48 << 10  # bytes of static shared memory of a block
 MANY = 1 << 15  # elements along an axis: more than any strip or tile has
 HELD_CLASSES = (1, 2, 4, 8, 16, 32, 64)
-
-
-@dataclass(frozen=True)
-class ColumnSchedule(Schedule):
-    """Column reduction: `threads_x` threads on vectors along the row axis, `threads_y` along the reduced axes; a thread
-    holds `vectors` vectors of its columns."""
-
-    width: int
-    vectors: int
-    full_vectors: int  # leading vectors that are always in bounds
-    threads_x: int
-    threads_y: int
-    blocks: int  # per SM
-    reason: str = field(default="", compare=False, kw_only=True)
-    registers: int = field(default=0, compare=False, kw_only=True)  # a thread, by estimate
-    is_split = False
-
-    @property
-    def block_threads(self) -> int:
-        return self.threads_x * self.threads_y
-
-    @property
-    def tile_columns(self) -> int:
-        """Folded positions that a block takes at a time."""
-        return self.threads_y * self.vectors
-
-    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-        return LaunchConfig(strip_count(self, kernel, extents), self.block_threads)
-
-
-@dataclass(frozen=True)
-class LoopedColumnSchedule(ColumnSchedule):
-    """Column reduction whose threads loop over `vectors` vectors at a time.
-
-    If `is_split`, several blocks share a strip: the last to arrive finishes it; with `grid_sync`, all pass a grid
-    barrier per reduction.
-    """
-
-    is_split: bool = False
-    grid_sync: bool = False
-    blocks_per_strip: int = field(default=1, compare=False)
-    max_threads: int = 0  # threads_x, threads_y and blocks_per_strip are launch parameters; 0: compiled
-    resident = False
-
-    @property
-    def compiled_form(self) -> LoopedColumnSchedule:
-        return replace(self, threads_x=0, threads_y=0) if self.max_threads else self
-
-    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-        count, together = strip_count(self, kernel, extents), self.grid_sync
-        blocks = count * self.blocks_per_strip
-        if not self.is_split:
-            return LaunchConfig(blocks, self.block_threads)
-        lines = self.threads_y if self.max_threads else 1
-        if self.blocks_per_strip == 1:  # what is compiled does without, but takes it
-            return LaunchConfig(blocks, self.block_threads, workspace=1, semaphores=1, block_dim_y=lines)
-        size, semaphores = blocks * block_state_bytes(self, kernel), 2 * count if together else count
-        launch = LaunchConfig(blocks, self.block_threads, cooperative=together, workspace=size, semaphores=semaphores)
-        return replace(launch, grid_multiple=count, block_dim_y=lines)
 
 
 def schedule_columns(
@@ -150,44 +86,9 @@ def schedule_dynamic_columns(
     return replace(looped, is_split=parts > 1, grid_sync=parts > 1, blocks_per_strip=parts, reason=reason)
 
 
-def strip_count(schedule: ColumnSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
-    """Strips of `lanes` vectors in all rows."""
-    return _strips(kernel, extents, schedule.threads_x)
-
-
-def record_places(schedule: ColumnSchedule, phase: Phase) -> list[int]:
-    """Where the states of each fold begin in what a block of a split strip leaves, in bytes; at last, where it ends."""
-    states, places = (schedule.max_threads or schedule.threads_x) * schedule.width, [0]
-    for use in phase.folds:
-        sizes = (-(-states * value.dtype.itemsize // ALIGNMENT) * ALIGNMENT for value in use.accumulators)
-        places.append(places[-1] + sum(sizes))
-    return places
-
-
-def record_bytes(schedule: ColumnSchedule, kernel: KernelIR) -> int:
-    """What a block of a split strip leaves for the others after a phase."""
-    return max(record_places(schedule, phase)[-1] for phase in kernel.phases)
-
-
-def block_state_bytes(schedule: ColumnSchedule, kernel: KernelIR) -> int:
-    """What a block of a split strip leaves after all phases: nothing is written twice."""
-    return exchange_count(kernel) * record_bytes(schedule, kernel)
-
-
-def _vectors(kernel: KernelIR, extents: tuple[int, ...]) -> int:
-    """Vectors of all rows; of those that are shifted, the last of each line lends its states to the one before."""
-    return prod(extents[: kernel.row_axes - 1]) * (
-        -(-extents[kernel.row_axes - 1] // kernel.row_vector_width) + kernel.shifted
-    )
-
-
-def _strips(kernel: KernelIR, extents: tuple[int, ...], lanes: int) -> int:
-    return max(1, -(-_vectors(kernel, extents) // (lanes - kernel.shifted)))
-
-
 def _lanes(kernel: KernelIR, extents: tuple[int, ...], most: int) -> int:
     """Threads side by side: no more than there are vectors, to the next power of two."""
-    vectors, lanes = _vectors(kernel, extents), 1
+    vectors, lanes = vectors_of_row(kernel, extents), 1
     while lanes < most and lanes < vectors:
         lanes *= 2
     return lanes
@@ -211,7 +112,10 @@ def _resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) ->
     lanes = _lanes(kernel, extents, WARP)
     while lanes * levels > BLOCK and lanes * width * itemsize > LINE_BYTES:
         lanes //= 2
-    while lanes * width * itemsize > SECTOR_BYTES and -(-_vectors(kernel, extents) // lanes) < hardware.multiprocessors:
+    while (
+        lanes * width * itemsize > SECTOR_BYTES
+        and -(-vectors_of_row(kernel, extents) // lanes) < hardware.multiprocessors
+    ):
         lanes //= 2
     while lanes * levels > MOST_THREADS:
         levels //= 2
@@ -328,7 +232,7 @@ def _loop_over(
     fits = min(hardware.threads // (1 if narrow and sums else 2) // (deep * threads), hardware.shared // block_shared)
     blocks = min(blocks_for(hardware, need, threads), max(1, fits))
     blocks = min(blocks, SHIFTED_BLOCKS) if kernel.shifted else blocks
-    count = _strips(kernel, extents, lanes)
+    count = strips_of_lanes(kernel, extents, lanes)
     slots, alone = hardware.multiprocessors * blocks, finishes_at_once(kernel)
     registers = predicted_registers(kernel, hardware, need, blocks, threads)
     steps = -(-columns // (levels * vectors))
@@ -351,7 +255,7 @@ def _block(most: int, vectors: int, kernel: KernelIR, extents: tuple[int, ...], 
     levels = least
     while lanes * levels < block and levels * vectors < row_length(kernel, extents):
         levels *= 2
-    while lanes * levels < block and lanes < _vectors(kernel, extents):
+    while lanes * levels < block and lanes < vectors_of_row(kernel, extents):
         lanes *= 2
     while levels > least and not _fits_shared(kernel, lanes * levels):
         levels //= 2

@@ -27,4 +27,4 @@ class TransposeTileIntrinsics(Named):
 
 
 TransposeTile = _FILE.type("TransposeTile", "edge, width, threads", TransposeTileIntrinsics)
-shared_bytes = _FILE.maker("shared_bytes", "size", "")
+shared_bytes = File("elementwise.transpose_addresses").maker("shared_bytes", "size", "")

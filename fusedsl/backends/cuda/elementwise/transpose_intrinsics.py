@@ -6,23 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
-from ..compiler.numba_backend import I8, I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..tile.element_registers import stored_type
 from ..tile.memory import ACCESS_BYTES, ld_shared, load_vector, st_shared, store_vector
 from ..tile.tile import Tile
 from ..tile.valid_elements import ValidElements
+from .transpose_addresses import clamp_row, element_of_word, join_elements, offset_address
 
 SWIZZLED = 8  # chunks of a row of shared memory that change places: 128 bytes, all of its banks
 WARP = 32
-
-
-def shared_bytes(size: int) -> Callable:
-    """`at()`: the address of so many bytes of shared memory, others at each place in the source."""
-
-    def rule():
-        return types.int64, lambda e: e.builder.ptrtoint(e.shared_array(I8, size), I64)
-
-    return intrinsic(0)(rule)
 
 
 @dataclass(frozen=True)
@@ -62,15 +54,15 @@ class TransposeTile:
             row, column = self._place(e)
             elements = []
             for number in range(self.vectors):
-                at = _clamped(b, b.add(row, I32(number * self.step)), rows, 1)
-                line = _moved(b, base, at, row_stride, kind)
+                at = clamp_row(b, b.add(row, I32(number * self.step)), rows, 1)
+                line = offset_address(b, base, at, row_stride, kind)
                 if stride_kind == "1":
-                    places = [_moved(b, line, _clamped(b, column, columns, self.width), I64(1), kind)]
+                    places = [offset_address(b, line, clamp_row(b, column, columns, self.width), I64(1), kind)]
                 elif stride_kind == "0":
                     places = [line]
                 else:
-                    each = [_clamped(b, b.add(column, I32(k)), columns, 1) for k in range(self.width)]
-                    places = [_moved(b, line, at, column_stride, kind) for at in each]
+                    each = [clamp_row(b, b.add(column, I32(k)), columns, 1) for k in range(self.width)]
+                    places = [offset_address(b, line, at, column_stride, kind) for at in each]
                 elements += tile.load_vector(e, kind, stride_kind, places, None)
             return e.pack(result, elements)
 
@@ -91,8 +83,8 @@ class TransposeTile:
                 here = b.add(row, I32(number * self.step))
                 there = b.icmp_signed("<", here, row_count)
                 room = ValidElements(b.select(there, b.sub(column_count, column), I32(0)), partial=stride_kind != "1")
-                line = _moved(b, at, here, row_step, kind)
-                places = [_moved(b, line, b.add(column, I32(k)), column_step, kind) for k in range(self.width)]
+                line = offset_address(b, at, here, row_step, kind)
+                places = [offset_address(b, line, b.add(column, I32(k)), column_step, kind) for k in range(self.width)]
                 part = elements[number * size : (number + 1) * size]
                 tile.store_vector(e, kind, stride_kind, places[:1] if stride_kind == "1" else places, part, room)
 
@@ -183,10 +175,10 @@ class SmemTranspose:
             for row, column in self._places(e):
                 lines = []
                 for k in range(self.group):
-                    at = _clamped(b, b.add(column, I32(k)), columns, 1)
-                    line = _moved(b, base, at, column_stride, self.kind)
+                    at = clamp_row(b, b.add(column, I32(k)), columns, 1)
+                    line = offset_address(b, base, at, column_stride, self.kind)
                     lines.append(self._read(e, line, row, rows))
-                elements += [self._joined(b, [line[j] for line in lines]) for j in range(self.length)]
+                elements += [join_elements(b, self.size, [line[j] for line in lines]) for j in range(self.length)]
             return e.pack(self.held, elements)
 
         return emit
@@ -247,9 +239,11 @@ class SmemTranspose:
                     words.append(ld_shared(e, self.word, 1, at)[0])
                 for k in range(self.group):
                     here = b.add(column, I32(k))
-                    line = _moved(b, base, here, column_stride, self.kind)
+                    line = offset_address(b, base, here, column_stride, self.kind)
                     room = b.select(b.icmp_signed("<", here, columns), b.sub(rows, row), I32(0))
-                    self._write(e, line, row, [self._part(b, word, k) for word in words], room)
+                    self._write(
+                        e, line, row, [element_of_word(b, self.size, self.group, word, k) for word in words], room
+                    )
 
         return emit
 
@@ -291,35 +285,15 @@ class SmemTranspose:
         return b.add(shared, b.zext(place, I64))
 
     def _read(self, e: Emitter, line: ir.Value, row: ir.Value, rows: ir.Value) -> list[ir.Value]:
-        at = _moved(e.builder, line, _clamped(e.builder, row, rows, self.length), I64(1), self.kind)
+        at = offset_address(e.builder, line, clamp_row(e.builder, row, rows, self.length), I64(1), self.kind)
         return load_vector(e, self.bits, self.length, at, None)
 
     def _write(self, e: Emitter, line: ir.Value, row: ir.Value, values: list[ir.Value], room: ir.Value) -> None:
         store_vector(
-            e, self.bits, self.length, _moved(e.builder, line, row, I64(1), self.kind), values, ValidElements(room)
+            e,
+            self.bits,
+            self.length,
+            offset_address(e.builder, line, row, I64(1), self.kind),
+            values,
+            ValidElements(room),
         )
-
-    def _joined(self, b: ir.IRBuilder, elements: list[ir.Value]) -> ir.Value:
-        """Elements of one row as a word."""
-        if self.group == 1:
-            return elements[0]
-        word = b.zext(elements[0], I32)
-        for k, element in enumerate(elements[1:], 1):
-            word = b.or_(word, b.shl(b.zext(element, I32), I32(8 * self.size * k)))
-        return word
-
-    def _part(self, b: ir.IRBuilder, word: ir.Value, k: int) -> ir.Value:
-        if self.group == 1:
-            return word
-        return b.trunc(b.lshr(word, I32(8 * self.size * k)), ir.IntType(8 * self.size))
-
-
-def _clamped(b: ir.IRBuilder, place: ir.Value, count: ir.Value, width: int) -> ir.Value:
-    """A place from which `width` elements are there."""
-    last = b.sub(count, I32(width))
-    return b.select(b.icmp_signed("<", place, last), place, last)
-
-
-def _moved(b: ir.IRBuilder, address: ir.Value, steps: ir.Value, stride: ir.Value, kind: DType) -> ir.Value:
-    """The address so many strides of elements further."""
-    return b.add(address, b.mul(b.mul(b.sext(steps, I64), stride), I64(kind.itemsize)))

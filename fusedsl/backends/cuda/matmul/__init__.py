@@ -81,7 +81,7 @@ mbarrier_arrive_cluster = _FILE.function("mbarrier_arrive_cluster", "at, block")
 tma_load_multicast = _FILE.maker("tma_load_multicast", "rank, blocks", "to, map, mbarrier, *coordinates")
 take_panel = _FILE.maker("take_panel", "first, columns", "sums")
 
-_FILE = File("matmul.panel_memory")
+_FILE = File("matmul.sm90.panel_memory")
 load_panel = _FILE.maker("load_panel", "columns, name, width", "rows, wanted, room, step")
 load_column_values = _FILE.maker("load_column_values", "columns, name, width", "address, room, step")
 store_panel = _FILE.maker("store_panel", "columns, name, width", "rows, values, wanted, room, step")

@@ -8,7 +8,8 @@ from ....hardware import Hardware
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.matmul_operands import matmul_operands
 from ..schedule_base import Extents
-from .mma_schedule import CHAIN, MmaMatmulSchedule, block_shapes, fastest
+from .block_shapes import block_shapes
+from .mma_schedule import CHAIN, MmaMatmulSchedule, fastest
 from .tile_shapes import FmaTileShape
 
 SPLITS = (8,)  # blocks that share the steps of a tile, if several do

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from ....config import TENSOR_FLOAT
 from ....hardware import Hardware, blocks_for, registers_for
 from ....ir.types import dtype
 from ....kernel_ir.kernel import KernelIR
@@ -14,10 +13,10 @@ from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.matmul_axes import extent, worth_tiling
 from ....kernel_ir.matmul_operands import MatmulOperands, is_ragged, matmul_operands
 from ..schedule_base import Extents, Schedule
+from .block_shapes import block_shapes, tile_shape
 from .tile_shapes import (
     COPY_BYTES,
     FRAGMENT_PADS,
-    SWIZZLE_BYTES,
     BlockShape,
     FmaTileShape,
     Major,
@@ -40,36 +39,6 @@ SPLITS = (2, 3, 4, 6, 8, 12, 16)  # of the steps of a tile, that are tried
 LEAST_SPLIT = 256  # steps of a split
 SPLIT_CLOCKS, SPLIT_WORDS = 4000, 8  # of an SM: for the arrival of blocks, and sums that it adds in a clock
 GROUP_ROWS = 8  # rows of tiles that are computed side by side: they share columns in L2
-# measured: H100, 4096³; of 16 bits relative to the first, which reaches 436 TFLOP/s there
-FMA_SHAPES = (
-    BlockShape(128, 128, 8, (2, 2), 0.70, (4, 8)),
-    BlockShape(256, 128, 16, (4, 2), 0.64, (4, 8)),
-    BlockShape(128, 128, 8, (2, 4), 0.63, (8, 4)),
-    BlockShape(128, 64, 16, (2, 2), 0.655, (8, 4)),
-    BlockShape(64, 64, 16, (2, 2), 0.65, (8, 4)),
-    BlockShape(32, 32, 16, (1, 2), 0.49, (8, 4)),
-)
-MMA_SHAPES = (
-    BlockShape(128, 128, 64, (2, 2), 0.6),
-    BlockShape(128, 256, 64, (2, 4), 0.56),
-    BlockShape(256, 128, 64, (4, 2), 0.56),
-    BlockShape(128, 128, 64, (2, 4), 0.545),
-    BlockShape(128, 64, 64, (2, 2), 0.49),
-    BlockShape(64, 128, 64, (2, 2), 0.49),
-    BlockShape(64, 64, 64, (2, 2), 0.41),
-    BlockShape(32, 64, 64, (1, 4), 0.275),
-    BlockShape(16, 64, 64, (1, 4), 0.165),
-)
-DOUBLE_SHAPES = (
-    BlockShape(128, 64, 16, (4, 2), 0.8),
-    BlockShape(64, 64, 16, (2, 2), 0.7),
-    BlockShape(32, 64, 16, (1, 4), 0.5),
-)
-SUMS = {
-    **dict.fromkeys(("float16", "bfloat16", "float32"), "float32"),
-    **dict.fromkeys(("int8", "uint8"), "int32"),
-    "float64": "float64",
-}  # of the products of each dtype that an instruction multiplies
 
 Tried = tuple[Sequence[BlockShape], Sequence[int]]
 """Shapes of blocks, and numbers of blocks that share a tile's steps."""
@@ -185,32 +154,12 @@ def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
     )
 
 
-def block_shapes(kernel: KernelIR, operands: MatmulOperands) -> tuple[BlockShape, ...]:
-    """The shapes of blocks that multiply these dtypes; none if no instruction does."""
-    dtypes = {kernel.operands[k].dtype.name for k in (*operands.left, *operands.right)}
-    (dtype,) = dtypes if len(dtypes) == 1 else ("",)
-    if {use.accumulators[0].dtype.name for use in kernel.phases[0].folds} != {SUMS.get(dtype)}:
-        return ()
-    if dtype == "float64":
-        return DOUBLE_SHAPES
-    if dtype == "float32" and kernel.matmul not in TENSOR_FLOAT:
-        return FMA_SHAPES
-    size = kernel.operands[operands.left[0]].dtype.itemsize
-    return tuple(replace(one, depth=SWIZZLE_BYTES // size) for one in MMA_SHAPES)
-
-
-def _tile(dtype: str, one: BlockShape) -> FmaTileShape | MmaTileShape:
-    if one.lanes is not None:
-        return FmaTileShape(dtype, one.rows, one.columns, one.depth, one.warps, one.lanes)
-    return MmaTileShape(dtype, SUMS[dtype], one.rows, one.columns, one.depth, one.warps)
-
-
 def _schedule(
     kernel: KernelIR, operands: MatmulOperands, one: BlockShape, extents: Extents, hardware: Hardware
 ) -> MmaMatmulSchedule | None:
     """The schedule of a shape with as many stages as fit; None if two do not, or the sums are too many."""
     lefts, rights = operands.left, operands.right
-    tile = _tile(kernel.operands[lefts[0]].dtype.name, one)
+    tile = tile_shape(kernel.operands[lefts[0]].dtype.name, one)
     pairs = tuple((lefts.index(a), len(lefts) + rights.index(b)) for a, b in operands.pairs)
     words = tile.count * len(pairs) * max(1, kernel.phases[0].folds[0].accumulators[0].dtype.itemsize // 4)
     parts = 2 if isinstance(tile, MmaTileShape) and tile.dtype == "float32" and kernel.matmul == "3xtf32" else 1
@@ -282,7 +231,7 @@ def mma_clocks(
 ) -> float:
     """Predicted clocks of an SM with the most tiles."""
     dtype = kernel.operands[operands.left[0]].dtype.name
-    rates = (one.rate for one in block_shapes(kernel, operands) if _tile(dtype, one) == schedule.tile)
+    rates = (one.rate for one in block_shapes(kernel, operands) if tile_shape(dtype, one) == schedule.tile)
     return _clocks(schedule, next(rates), operands, extents, hardware)
 
 

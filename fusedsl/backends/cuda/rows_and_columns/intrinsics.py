@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, VOID, Emitter, emitted, intrinsic, ir, types
+from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, VOID, Emitter, emitted, ir, types
 from ..tile.cp_async import dynamic_shared
 from ..tile.reduce import ReduceOp, State, state_of
 from ..tile.shuffle import WARP, shuffle
@@ -239,69 +239,3 @@ def _together(rules: Sequence[ReduceOp]) -> types.Type:
     """The parts of several states, one after another."""
     parts = [part for r in rules for part in r.state]
     return parts[0] if len(parts) == 1 else types.Tuple.from_types(parts)
-
-
-@intrinsic(0)
-def grid_dim():
-    """The number of blocks in the grid, int32."""
-    return types.int32, lambda e: e.special_register("nctaid.x")
-
-
-@intrinsic(2)
-def grid_barrier(semaphores, count):
-    """`grid_barrier(semaphores, count)`: wait until all `count` blocks are here and what each wrote can be read by all.
-
-    All blocks must be resident. There are two counters, 0 before the launch; `grid_barrier_exit` has to follow.
-    """
-
-    def emit(e, at, number):
-        _by_the_first(
-            e,
-            at,
-            number,
-            True,
-            [
-                "fence.acq_rel.gpu;",
-                "red.relaxed.gpu.global.add.u32 [$0], 1;",
-                "WAIT_${:uid}:",
-                "ld.relaxed.gpu.global.u32 seen, [$0];",
-                "setp.lt.u32 wrong, seen, $1;",
-                "@wrong bra WAIT_${:uid};",
-                "fence.acq_rel.gpu;",
-            ],
-        )
-
-    return types.void, emit
-
-
-@intrinsic(2)
-def grid_barrier_exit(semaphores, count):
-    """`grid_barrier_exit(semaphores, count)`: the last block to call it resets both counters to 0."""
-
-    def emit(e, at, number):
-        _by_the_first(
-            e,
-            at,
-            number,
-            False,
-            [
-                "sub.u32 limit, $1, 1;",
-                "atom.relaxed.gpu.global.inc.u32 seen, [$0+4], limit;",
-                "setp.ne.u32 wrong, seen, limit;",
-                "@!wrong st.global.u32 [$0], 0;",
-            ],
-        )
-
-    return types.void, emit
-
-
-def _by_the_first(e: Emitter, at: ir.Value, number: ir.Value, together: bool, lines: Sequence[str]) -> None:
-    """PTX for the first thread of the block; the others wait for it where they are `together`."""
-    b = e.builder
-    text = "\n".join(["{", ".reg .pred wrong;", ".reg .b32 seen, limit;", *lines, "}"])
-    if together:
-        e.barrier()
-    with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
-        e.asm(VOID, text, "l,r,~{memory}", [at, number], effect=True)
-    if together:
-        e.barrier()

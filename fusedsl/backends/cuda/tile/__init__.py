@@ -12,8 +12,10 @@ udiv, divide = _FILE.function("udiv", "number, divisor"), _FILE.function("divide
 word, half = _FILE.function("word", "words, number"), _FILE.function("half", "words, number")
 scalar, subkernel = _FILE.maker("scalar", "name", "word"), _FILE.maker("subkernel", "work")
 
-_FILE = File("tile.tile")
+_FILE = File("tile.smem_address")
 smem_base, cp_async_wait_all = _FILE.function("smem_base"), _FILE.function("cp_async_wait_all")
+
+_FILE = File("tile.tile")
 
 
 class TileIntrinsics(Named):

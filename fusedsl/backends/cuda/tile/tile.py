@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import BOOL, INT64, UINT64, DType, dtype
-from ..compiler.numba_backend import I8, I32, I64, VOID, Emitter, emitted, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import I8, I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..math import convert, philox
 from .element import narrowed_value, pair, paired, stored_elements, unpaired
 from .element_registers import is_packed, stored_type
 from .memory import ACCESS_BYTES, copy, ld_shared, load_predicated, load_unaligned, load_vector, store_vector
 from .scalar_functions import scalar_function, scalar_types
+from .smem_address import thread_vector_at
 from .valid_elements import ValidElements
 from .vector_layout import VectorLayout
 
@@ -66,7 +67,7 @@ class Tile(VectorLayout):
             for number in range(self.vectors):
                 room = self.valid(e, kinds[1], start, limit, number)
                 source = self.addresses(e, kind, "1", address, self.place(e, kinds[1], start, number), None)[0]
-                target = _kept_at(e, place, offset + number * threads * size, size, threads)
+                target = thread_vector_at(e, place, offset + number * threads * size, size, threads)
                 copy(e, target, source, size, room, kind)
 
         return emit
@@ -80,7 +81,7 @@ class Tile(VectorLayout):
         def emit(e, at):
             elements, size = [], self.width * kind.itemsize
             for number in range(self.vectors):
-                where = _kept_at(e, at, offset + number * threads * size, size, threads)
+                where = thread_vector_at(e, at, offset + number * threads * size, size, threads)
                 elements += ld_shared(e, kind, self.width, where)
             return e.pack(result, elements)
 
@@ -150,8 +151,7 @@ class Tile(VectorLayout):
             whole = form.dtype if isinstance(form, types.UniTuple) else form
 
             def emit(e, start):
-                begins = self.starts(e, form, start)
-                begins = [e.cast(b, whole, kind) for b in begins]
+                begins = [e.cast(b, whole, kind) for b in self.starts(e, form, start)]
                 return e.pack(result, [e.builder.add(b, b.type(k * along)) for b in begins for k in range(self.width)])
 
             return result, emit
@@ -298,31 +298,3 @@ class Tile(VectorLayout):
         if is_packed(kind, self.width):
             return [pair(e, kind, *elements[k : k + 2]) for k in range(0, len(elements), 2)]
         return stored_elements(e, kind, elements)
-
-
-def _kept_at(e: Emitter, place: ir.Value, offset: int, size: int, threads: int) -> ir.Value:
-    """The 32-bit address of this thread's vector of `size` bytes, in shared memory."""
-    b = e.builder
-    thread = b.and_(e.special_register("tid.x"), I32(threads - 1))
-    return b.add(b.add(place, b.mul(thread, I32(size))), I32(offset))
-
-
-@intrinsic(0)
-def smem_base():
-    """The 32-bit address of dynamic shared memory, opaque to the compiler.
-
-    (From an address known to be warp-uniform, ptxas of CUDA 13 makes an invalid LDGSTS.)
-    """
-
-    def emit(e):
-        b, thread = e.builder, e.special_register("tid.x")
-        text, own = "shfl.sync.idx.b32 $0, $1, $2, 31, 0xffffffff;", b.add(e.dynamic_shared(), thread)
-        return b.sub(e.asm(I32, text, "=r,r,r", [own, thread], effect=True), thread)
-
-    return types.int32, emit
-
-
-@intrinsic(0)
-def cp_async_wait_all():
-    """cp.async.wait_all: this thread's copies are visible to it."""
-    return types.void, lambda e: e.asm(VOID, "cp.async.wait_all;", "~{memory}", [], effect=True)

@@ -27,6 +27,8 @@ class FragmentIntrinsics(Named):
 
 _FILE = File("attention.intrinsics.fragment")
 Fragment = _FILE.type("Fragment", "columns", FragmentIntrinsics)
+
+_FILE = File("attention.intrinsics.fragment_reduce")
 quad_all_reduce = _FILE.maker("quad_all_reduce", "op", "*states")
 splat_rows = _FILE.maker("splat_rows", "name", "value")
 any_not_one = _FILE.function("any_not_one", "values")

@@ -25,7 +25,6 @@ from ...tile.element_registers import element_type
 from ...tile.loops import looped
 from ...tile.reduce import ReduceOp, State
 from ...tile.scalar_functions import elements_of, mapped, scalar_function
-from ...tile.shuffle import shuffle
 from ...tile.thread_index import thread_here
 from .fragment_layout import ROWS, FragmentLayout
 
@@ -136,7 +135,7 @@ class Fragment(FragmentLayout):
         """`fold(lifted…)`: the reduction of this thread's elements of each row."""
 
         def rule(*kinds):
-            result = _row_states(rule_of)
+            result = row_states(rule_of)
 
             def emit(e, *values):
                 lists = [self._elements(e, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
@@ -144,7 +143,7 @@ class Fragment(FragmentLayout):
                 for row in range(ROWS):
                     own = [k for k in range(self.count) if k // 2 % 2 == row]
                     states.append(_chained(e, rule_of, [[elements[k] for elements in lists] for k in own]))
-                return _packed(e, rule_of, states)
+                return packed_states(e, rule_of, states)
 
             return result, emit
 
@@ -231,18 +230,6 @@ def matrices(e: Emitter, place: ir.Value, turned: bool = False) -> list[ir.Value
     return e.unpack(e.asm(kind, text, "=r,=r,=r,=r,r,~{memory}", [place], effect=True), 4)
 
 
-@intrinsic(1)
-def any_not_one(values):
-    """True if a row value of a lane of the warp is not 1."""
-
-    def emit(e, given):
-        b, one = e.builder, ir.Constant(F32, 1.0)
-        flags = [b.fcmp_unordered("une", e.cast(v, values.dtype, types.float32), one) for v in e.unpack(given, ROWS)]
-        return any_of(e, b.or_(*flags))
-
-    return types.boolean, emit
-
-
 def any_of(e: Emitter, flag: ir.Value) -> ir.Value:
     """vote.any over the warp."""
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.b32 $0, 1, 0, p; }"
@@ -262,14 +249,14 @@ def _bits(e: Emitter, body: ScalarFunction, lists: list[Callable], first: int, c
     return state[1]
 
 
-def _row_states(rule_of: ReduceOp) -> types.Type:
+def row_states(rule_of: ReduceOp) -> types.Type:
     parts = [types.UniTuple(kind, ROWS) for kind in rule_of.state]
     return parts[0] if len(parts) == 1 else types.Tuple.from_types(parts)
 
 
-def _packed(e: Emitter, rule_of: ReduceOp, rows: list[State]) -> ir.Value:
+def packed_states(e: Emitter, rule_of: ReduceOp, rows: list[State]) -> ir.Value:
     parts = [e.pack(types.UniTuple(kind, ROWS), [row[n] for row in rows]) for n, kind in enumerate(rule_of.state)]
-    return parts[0] if len(parts) == 1 else e.pack(_row_states(rule_of), parts)
+    return parts[0] if len(parts) == 1 else e.pack(row_states(rule_of), parts)
 
 
 def _chained(e: Emitter, rule_of: ReduceOp, states: list[State]) -> State:
@@ -277,32 +264,3 @@ def _chained(e: Emitter, rule_of: ReduceOp, states: list[State]) -> State:
     for k, state in enumerate(states[CHAINS:]):
         chains[k % CHAINS] = rule_of.merge.emit(e, chains[k % CHAINS] + state)
     return rule_of.tree(e, chains)
-
-
-def quad_all_reduce(rule_of: ReduceOp) -> Callable:
-    """`all_reduce(state…)`: the row states combined over the quad of threads of a row."""
-    result = _row_states(rule_of)
-
-    @emitted(result, len(rule_of.state))
-    def emit(e, *values):
-        parts = [e.unpack(v, ROWS) for v in values]
-        rows = []
-        for row in range(ROWS):
-            state = [part[row] for part in parts]
-            for distance in (1, 2):
-                other = [shuffle(e, "bfly", part, distance, 4) for part in state]
-                state = rule_of.merge.emit(e, state + other)
-            rows.append(state)
-        return _packed(e, rule_of, rows)
-
-    return emit
-
-
-def splat_rows(name: str) -> Callable:
-    """`splat(value)`: a scalar as the value of both rows of a thread."""
-    result = types.UniTuple(numba_type(name), ROWS)
-
-    def rule(kind):
-        return result, lambda e, value: e.pack(result, [e.cast(value, kind, result.dtype)] * ROWS)
-
-    return intrinsic(1)(rule)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ....kernel_ir.kernel import Load, TmaBox
-from ....kernel_ir.matmul_axes import MatmulAxes
-from ....kernel_ir.phase import Body, Store
-from ..attention.intrinsics import (
+from .....kernel_ir.kernel import Load, TmaBox
+from .....kernel_ir.matmul_axes import MatmulAxes
+from .....kernel_ir.phase import Body, Store
+from ...attention.intrinsics import (
     Fragment,
     FragmentIntrinsics,
     fence_proxy_async,
@@ -21,12 +21,12 @@ from ..attention.intrinsics import (
     tma_store_wait,
     tma_store_wait_read,
 )
-from ..emit.intrinsic import Function
-from ..emit.source_text import SourceBuilder
-from ..peephole.product_epilogues import epilogue_functions
-from ..tile import thread_idx, uniform
-from . import load_column_values, load_panel, store_panel
-from .sm90.schedule import PANEL, ROWS, STAGING, WARP_ROWS
+from ...emit.intrinsic import Function
+from ...emit.source_text import SourceBuilder
+from ...peephole.product_epilogues import epilogue_functions
+from ...tile import thread_idx, uniform
+from .. import load_column_values, load_panel, store_panel
+from .schedule import PANEL, ROWS, STAGING, WARP_ROWS
 
 ROW_BYTES = 2 * PANEL  # of a panel in shared memory
 STAGED_BYTES = ROWS * ROW_BYTES

@@ -1,0 +1,85 @@
+"""Work tiles of products on sm_90: their number, their order in L2, and the stages of the ring that they pass."""
+
+from __future__ import annotations
+
+from .....kernel_ir.kernel import MatmulKernel
+from .....kernel_ir.matmul_operands import matmul_operands
+from ...emit.source_text import SourceBuilder
+from ...tile import block_idx, udiv
+from .schedule import GROUP_ROWS, SLICE, Sm90MatmulSchedule
+
+
+class Sm90WorkTiles:
+    """Emits the tile scheduler of persistent blocks."""
+
+    def __init__(self, kernel: MatmulKernel, schedule: Sm90MatmulSchedule):
+        operands = matmul_operands(kernel)
+        assert operands is not None
+        self.kernel, self.schedule, self.operands = kernel, schedule, operands
+        self.multiplied = (*operands.left, *operands.right)
+        self.src = SourceBuilder(kernel)
+        (self.row_axis,), (self.column_axis,) = operands.axes.rows, operands.axes.columns
+
+    # -- work tiles
+
+    def _count_tiles(self) -> None:
+        """Emit the number of tiles, and the first of this cluster."""
+        src, s, n = self.src, self.schedule, self.src.names.extent
+        unit = s.rows * s.cluster
+        src.assign("row_units", f"int32((int32({n(self.row_axis)}) + {unit - 1}) // {unit})")
+        src.assign("columns_across", f"int32((int32({n(self.column_axis)}) + {s.columns - 1}) // {s.columns})")
+        batch = " * ".join(f"int32({n(a)})" for a in self.operands.axes.batch)
+        src.assign("batch_tiles", "int32(row_units * columns_across)")
+        src.assign("tiles", f"int32(batch_tiles * {batch})" if batch else "batch_tiles")
+        src.assign("all_slices", f"int32((int32({n(self.kernel.row_axes)}) + {SLICE - 1}) // {SLICE})")
+        if s.splits > 1:
+            src.assign("tiles", f"int32(tiles * {s.splits})")
+            src.assign("part_slices", f"int32((all_slices + {s.splits - 1}) // {s.splits})")
+        shift = s.cluster.bit_length() - 1
+        src.assign("first_tile", f"int32({block_idx()} >> {shift})")
+        src.assign("tile_step", f"int32(grid_dim() >> {shift})")
+
+    def _decode_tile(self) -> None:
+        """Emit the batch indices, the first row and the first column of a tile: groups of tile rows, and in each one
+        column of tiles after another."""
+        src, s = self.src, self.schedule
+        group = max(1, GROUP_ROWS // (s.rows * s.cluster))
+        src.emit("whole, first_slice, slices = tile, int32(0), all_slices")
+        if s.splits > 1:
+            src.assign("whole", udiv("tile", s.splits))
+            src.assign("first_slice", f"int32((tile - whole * {s.splits}) * part_slices)")
+            src.assign("slices", "minimum(part_slices, int32(all_slices - first_slice))")
+        src.assign("in_batch", "whole")
+        if self.operands.axes.batch:
+            src.assign("batch", udiv("whole", "batch_tiles"))
+            src.assign("in_batch", "int32(whole - batch * batch_tiles)")
+            number = "batch"
+            for a in reversed(self.operands.axes.batch):
+                if a == self.operands.axes.batch[0]:
+                    src.assign(f"c{a}", number)
+                else:
+                    size = f"int32({src.names.extent(a)})"
+                    src.assign(f"q{a}", udiv(number, size))
+                    src.assign(f"c{a}", f"int32({number} - q{a} * {size})")
+                    number = f"q{a}"
+        src.assign("group", udiv("in_batch", f"int32({group} * columns_across)"))
+        src.assign("in_group", f"int32(in_batch - group * {group} * columns_across)")
+        src.assign("group_rows", f"minimum(int32({group}), int32(row_units - group * {group}))")
+        src.assign("column_tile", udiv("in_group", "group_rows"))
+        src.assign("row_unit", f"int32(group * {group} + in_group - column_tile * group_rows)")
+        rank = " + rank" if s.cluster > 1 else ""
+        src.assign("row_from", f"int32((row_unit * {s.cluster}{rank}) * {s.rows})")
+        src.assign("column_from", f"int32(column_tile * {s.columns})")
+
+    def _skip_stages(self) -> None:
+        """Emit the stage and parity after the K-slices of a tile of another warpgroup."""
+        stages = self.schedule.stages
+        self.src.assign("turns", udiv("stage + all_slices", stages))
+        self.src.emit(f"stage = int32(stage + all_slices - turns * {stages})", "parity = int32(parity ^ turns & 1)")
+
+    def _advance_stage(self) -> None:
+        self.src.emit(
+            "stage = int32(stage + 1)",
+            f"if stage == {self.schedule.stages}:",
+            "    stage, parity = int32(0), int32(parity ^ 1)",
+        )

@@ -1,0 +1,73 @@
+"""Barriers of a whole grid whose blocks are all resident."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..compiler.numba_backend import I32, VOID, Emitter, intrinsic, ir, types
+
+
+@intrinsic(0)
+def grid_dim():
+    """The number of blocks in the grid, int32."""
+    return types.int32, lambda e: e.special_register("nctaid.x")
+
+
+@intrinsic(2)
+def grid_barrier(semaphores, count):
+    """`grid_barrier(semaphores, count)`: wait until all `count` blocks are here and what each wrote can be read by all.
+
+    All blocks must be resident. There are two counters, 0 before the launch; `grid_barrier_exit` has to follow.
+    """
+
+    def emit(e, at, number):
+        _by_the_first(
+            e,
+            at,
+            number,
+            True,
+            [
+                "fence.acq_rel.gpu;",
+                "red.relaxed.gpu.global.add.u32 [$0], 1;",
+                "WAIT_${:uid}:",
+                "ld.relaxed.gpu.global.u32 seen, [$0];",
+                "setp.lt.u32 wrong, seen, $1;",
+                "@wrong bra WAIT_${:uid};",
+                "fence.acq_rel.gpu;",
+            ],
+        )
+
+    return types.void, emit
+
+
+@intrinsic(2)
+def grid_barrier_exit(semaphores, count):
+    """`grid_barrier_exit(semaphores, count)`: the last block to call it resets both counters to 0."""
+
+    def emit(e, at, number):
+        _by_the_first(
+            e,
+            at,
+            number,
+            False,
+            [
+                "sub.u32 limit, $1, 1;",
+                "atom.relaxed.gpu.global.inc.u32 seen, [$0+4], limit;",
+                "setp.ne.u32 wrong, seen, limit;",
+                "@!wrong st.global.u32 [$0], 0;",
+            ],
+        )
+
+    return types.void, emit
+
+
+def _by_the_first(e: Emitter, at: ir.Value, number: ir.Value, together: bool, lines: Sequence[str]) -> None:
+    """PTX for the first thread of the block; the others wait for it where they are `together`."""
+    b = e.builder
+    text = "\n".join(["{", ".reg .pred wrong;", ".reg .b32 seen, limit;", *lines, "}"])
+    if together:
+        e.barrier()
+    with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
+        e.asm(VOID, text, "l,r,~{memory}", [at, number], effect=True)
+    if together:
+        e.barrier()

@@ -1,0 +1,33 @@
+"""Addresses of dynamic shared memory, and the wait for copies to it."""
+
+from __future__ import annotations
+
+from ..compiler.numba_backend import I32, VOID, Emitter, intrinsic, ir, types
+
+
+def thread_vector_at(e: Emitter, place: ir.Value, offset: int, size: int, threads: int) -> ir.Value:
+    """The 32-bit address of this thread's vector of `size` bytes, in shared memory."""
+    b = e.builder
+    thread = b.and_(e.special_register("tid.x"), I32(threads - 1))
+    return b.add(b.add(place, b.mul(thread, I32(size))), I32(offset))
+
+
+@intrinsic(0)
+def smem_base():
+    """The 32-bit address of dynamic shared memory, opaque to the compiler.
+
+    (From an address known to be warp-uniform, ptxas of CUDA 13 makes an invalid LDGSTS.)
+    """
+
+    def emit(e):
+        b, thread = e.builder, e.special_register("tid.x")
+        text, own = "shfl.sync.idx.b32 $0, $1, $2, 31, 0xffffffff;", b.add(e.dynamic_shared(), thread)
+        return b.sub(e.asm(I32, text, "=r,r,r", [own, thread], effect=True), thread)
+
+    return types.int32, emit
+
+
+@intrinsic(0)
+def cp_async_wait_all():
+    """cp.async.wait_all: this thread's copies are visible to it."""
+    return types.void, lambda e: e.asm(VOID, "cp.async.wait_all;", "~{memory}", [], effect=True)
