@@ -10,7 +10,8 @@ from ..ir.builder import GraphBuilder
 from ..ir.graph import Node, walk
 from ..ir.ops import VIEWS
 from ..lang.environment import Environment, source_span
-from ..lang.evaluate import TextEvaluator, Visit
+from ..lang.evaluate import TextEvaluator
+from ..lang.evaluate_expression import Visit
 from ..lang.syntax import CallArgument, Name, ParsedText, Span
 from ..program.resolve_call import ResolvedCall
 from ..program.text_source import TextSource

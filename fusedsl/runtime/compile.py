@@ -26,6 +26,7 @@ from ..lru import LRU, shared
 from .background import run_in_background
 from .bind_shapes import BoundKernel
 from .cache import cache_key, disk
+from .kernel_keys import kernel_key, unnumbered
 from .run_compilers import CompiledKernel, compile_source, file_name, run_compiler
 
 _compiled_kernels: LRU[tuple, CompiledKernel] = shared(LRU(config.cache_size))
@@ -102,7 +103,7 @@ def plain_kernel(kernel: KernelIR) -> KernelIR:
 
 def cuda_key(kernel: KernelIR | ComboKernel, schedule: Schedule, digest: str, cc: tuple[int, int]) -> tuple:
     """The key of everything that the machine code of a scheduled kernel depends on."""
-    return ("cuda", cc, digest, _unnumbered(kernel.name), _kernel_key(kernel, schedule), schedule.compile_key)
+    return ("cuda", cc, digest, unnumbered(kernel.name), kernel_key(kernel, schedule), schedule.compile_key)
 
 
 def build_scheduled(kernel: KernelIR | ComboKernel, schedule: Any, digest: str, cc: tuple[int, int]) -> CompiledKernel:
@@ -125,7 +126,7 @@ def build_cpu(bound: BoundKernel, digest: str) -> CompiledKernel:
 
 def cpu_key(kernel: KernelIR, chosen: str, digest: str, processor: Processor) -> tuple:
     """The key of everything that the machine code of a kernel and its loops depends on."""
-    return ("cpu", processor.tag, digest, _unnumbered(kernel.name), _kernel_key(kernel, None), chosen)
+    return ("cpu", processor.tag, digest, unnumbered(kernel.name), kernel_key(kernel, None), chosen)
 
 
 def build_loops(kernel: KernelIR, chosen: str, digest: str, processor: Processor) -> CompiledKernel:
@@ -150,35 +151,6 @@ def source_of(kernel: Any, schedule: Any) -> str:
     from ..backends.cuda import compile as cuda
 
     return cuda.generate(kernel, schedule)
-
-
-def _unnumbered(name: str) -> str:
-    """A kernel's name without its number in the program: equal kernels are one binary, under its first name."""
-    return name.rstrip("0123456789")
-
-
-def _kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tuple:
-    """The facts of a kernel that its digest does not contain: axes, stride kinds, accesses, flags.
-
-    Schedules of products read the access along the contiguous axis, others that along the last one.
-    """
-    if isinstance(kernel, ComboKernel):
-        assert isinstance(schedule, ComboSchedule)
-        return tuple(map(_kernel_key, kernel.kernels, schedule.members))
-    along_last = schedule is None or not schedule.multiplies
-    operands = tuple((o.dtype.name, o.strides, o.access if along_last else "", o.rank) for o in kernel.operands)
-    positions = tuple(p.axis for p in kernel.positions)
-    near = () if along_last else tuple((o.near, o.near_access) for o in kernel.operands)
-    flags = (kernel.resident, kernel.index64, kernel.row_vector_width, kernel.workspace, kernel.semaphores)
-    shared = (
-        kernel.is_subkernel,
-        kernel.batched,
-        kernel.constant_scalars,
-        kernel.lengths,
-        kernel.tma_boxes,
-        kernel.pdl,
-    )
-    return (kernel.row_axes, kernel.column_axes, operands, near, positions, *flags, *shared)
 
 
 def _compile_once(key: tuple, make, kernel: Any, schedule: Any) -> CompiledKernel:

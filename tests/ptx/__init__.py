@@ -65,7 +65,8 @@ def emulated_gpu(
     it, as rows of 16-bit elements that are not aligned do.
     """
     from fusedsl import hardware
-    from fusedsl.backends.cuda.compiler import numba_backend
+    from fusedsl.backends.cuda.compiler import linker
+    from fusedsl.backends.cuda.compiler.cuda_binary import CudaBinary
     from fusedsl.lru import LRU, clear_all
     from fusedsl.program import call_steps
     from fusedsl.runtime import cache, compile, driver
@@ -74,18 +75,18 @@ def emulated_gpu(
     arena = Arena(memory, tails)
     gpu = Gpu(Libcuda(known, arena, seed))
 
-    def link(ltoir: bytes, cc: tuple[int, int]) -> numba_backend.CudaBinary:
-        text = numba_backend.ptx(ltoir, cc)
+    def link(ltoir: bytes, cc: tuple[int, int]) -> CudaBinary:
+        text = linker.ptx(ltoir, cc)
         gpu.ptx.append(text)
         name = re.search(r"\.entry\s+([\w$]+)", text)
         assert name is not None
-        return numba_backend.CudaBinary(text.encode(), name[1], 32, 0, 0, "")
+        return CudaBinary(text.encode(), name[1], 32, 0, 0, "")
 
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fusedsl-ptx-"))
         own = cache.Cache(folder)
         for module, name, stand_in in (
-            (numba_backend, "link", link),
+            (linker, "link", link),
             (driver, "_driver", driver.Driver(gpu.library)),
             (call_steps, "hardware_of", lambda device: known),
             (compile, "disk", lambda: own),

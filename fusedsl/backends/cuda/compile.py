@@ -20,6 +20,7 @@ from .columns.emit import emit_columns
 from .columns.layout import ColumnSchedule, LoopedColumnSchedule
 from .combo import ComboKernel, ComboSchedule
 from .combo_emit import emit_combo
+from .compiler.cuda_binary import CudaBinary
 from .compiler.wrapping_integers import wrapping
 from .elementwise.emit import emit_elementwise
 from .elementwise.schedule import ElementwiseSchedule
@@ -68,15 +69,9 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """Machine code of a generated file, its entry point, and the resources that the linker reports."""
+class Compiled(CudaBinary):
+    """Machine code of a generated file, with the blocks that fit on an SM."""
 
-    code: bytes
-    function: str
-    registers: int
-    spill_bytes: int
-    shared_bytes: int
-    log: str
     blocks: int  # that were asked to fit on an SM
 
 
@@ -125,30 +120,29 @@ def compile_source(source: str, path: str, kernel: Any, schedule: Schedule, cc: 
     If values spill at the blocks per SM of the schedule, fewer are used; but not with grid_sync, as all blocks have to
     be resident.
     """
-    from .compiler import numba_backend
+    from .compiler import linker
 
     blocks, threads = schedule.blocks, schedule.most_threads
     while True:
-        linked = numba_backend.link(lowered(source, path, kernel, schedule, cc, blocks), cc)
+        linked = linker.link(lowered(source, path, kernel, schedule, cc, blocks), cc)
         if not linked.spill_bytes or blocks == 1 or schedule.grid_sync:
-            facts = {name: getattr(linked, name) for name in Compiled.__dataclass_fields__ if name != "blocks"}
-            return Compiled(blocks=blocks, **facts)
+            return Compiled(**vars(linked), blocks=blocks)
         blocks = _fewer(hardware_facts(cc), blocks, threads, linked.spill_bytes)
 
 
 def ptx(source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[int, int]) -> str:
     """The PTX of a generated file, to look at."""
-    from .compiler import numba_backend
+    from .compiler import linker
 
-    return numba_backend.ptx(lowered(source, path, kernel, schedule, cc), cc)
+    return linker.ptx(lowered(source, path, kernel, schedule, cc), cc)
 
 
 def listed(
     source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[int, int], blocks: int
 ) -> tuple[str, bytes]:
     """(PTX, machine code) of a generated file with the file's lines, to look at; `blocks` as in `lowered`."""
-    from .compiler import frontend, numba_backend
+    from .compiler import frontend, linker
 
     with frontend.source_lines():
         ltoir = lowered(source, path, kernel, schedule, cc, blocks)
-    return numba_backend.listed(ltoir, cc)
+    return linker.listed(ltoir, cc)

@@ -181,11 +181,11 @@ def specs(kernel, width, dtype="bfloat16", length=2048):
     ],
 )
 def test_compiled_for_the_card_nothing_spills_and_no_product_waits_for_another(text, width, monkeypatch, tmp_path):
-    from fusedsl.backends.cuda.compiler import numba_backend
+    from fusedsl.backends.cuda.compiler import linker
     from fusedsl.runtime import cache, compile
 
-    made, link = [], numba_backend.link
-    monkeypatch.setattr(numba_backend, "link", lambda code, cc: made.append(link(code, cc)) or made[-1])
+    made, link = [], linker.link
+    monkeypatch.setattr(linker, "link", lambda code, cc: made.append(link(code, cc)) or made[-1])
     monkeypatch.setattr(compile, "disk", lambda: cache.Cache(tmp_path))
     kernel = fd.kernel(text)
     kernel.resources(*specs(kernel, width), cc=(9, 0))

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import numba_cuda  # noqa: F401  (redirects numba.cuda)
-from cuda.bindings import nvjitlink
 from llvmlite import ir
 from numba import cuda
 from numba.core import types
@@ -21,6 +18,8 @@ from numba.cuda.cudadrv import nvvm
 from numba.cuda.datamodel import models
 from numba.cuda.extending import intrinsic as numba_intrinsic
 from numba.cuda.extending import register_model
+
+from .cuda_binary import architecture
 
 __all__ = [
     *("CudaBinary", "Emitter", "ScalarFunction", "UnlinkableError", "Words"),
@@ -32,10 +31,6 @@ F32, F64, VOID = ir.FloatType(), ir.DoubleType(), ir.VoidType()
 GLOBAL, SHARED = 1, 3  # NVVM address spaces
 VERIFIES = False  # whether NVVM looks for faults of a module first, as in tests: that takes it 30 ms
 _TARGET: ContextVar[tuple[int, int]] = ContextVar("compute capability that is being lowered for")
-
-
-class UnlinkableError(RuntimeError):
-    """nvJitLink refused; the message is its log."""
 
 
 class Emitter:
@@ -175,26 +170,9 @@ class ScalarFunction:
         return emitter.inlined(self, values)
 
 
-@dataclass(frozen=True)
-class CudaBinary:
-    """Machine code of one kernel, and what the linker says of it."""
-
-    code: bytes
-    function: str
-    registers: int
-    spill_bytes: int
-    shared_bytes: int
-    log: str
-
-
 def numba_type(name: str) -> types.Type:
     """Numba's type of a body's dtype."""
     return types.boolean if name == "bool" else getattr(types, name)
-
-
-def architecture(cc: tuple[int, int]) -> str:
-    """The target of this compute capability: with its own instructions (sm_90a) where it has a family of them."""
-    return f"sm_{cc[0]}{cc[1]}{'a' if cc[0] >= 9 else ''}"
 
 
 class Words(types.Type):
@@ -254,61 +232,3 @@ def lowering_for(cc: tuple[int, int]) -> Iterator[None]:
         yield
     finally:
         _TARGET.reset(token)
-
-
-def link(ltoir: bytes, cc: tuple[int, int]) -> CudaBinary:
-    """LTO-IR to machine code. (Never by way of PTX, which links as relocatable code.)"""
-    # Where there is a driver, nvJitLink keeps results in ~/.nv and then logs nothing: no registers, no kernel's name.
-    options = [f"-arch={architecture(cc)}", "-lto", "-verbose", "-Xptxas=-v", "-no-cache"]
-    code, log = _link(ltoir, options, "cubin")
-    log = log.replace("\0", "").strip()
-    function = re.search(r"Function properties for '?([\w$.]+)'?", log)
-    registers = re.search(r"Used (\d+) registers", log)
-    spills = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
-    shared = re.search(r"(\d+) bytes smem", log)
-    if function is None or registers is None:
-        raise UnlinkableError(f"the linker's log names no kernel:\n{log}")
-    return CudaBinary(
-        code,
-        function.group(1),
-        int(registers.group(1)),
-        sum(map(int, spills.groups())) if spills else 0,
-        int(shared.group(1)) if shared else 0,
-        log,
-    )
-
-
-def ptx(ltoir: bytes, cc: tuple[int, int]) -> str:
-    """The PTX of LTO-IR, to look at."""
-    code, _ = _link(ltoir, [f"-arch={architecture(cc)}", "-lto", "-ptx"], "ptx")
-    return code.decode().rstrip("\0")
-
-
-def listed(ltoir: bytes, cc: tuple[int, int]) -> tuple[str, bytes]:
-    """(PTX, machine code) of LTO-IR whose instructions know their lines, both with the lines."""
-    options = [f"-arch={architecture(cc)}", "-lto", "-lineinfo"]
-    text, _ = _link(ltoir, [*options, "-ptx"], "ptx")
-    code, _ = _link(ltoir, [*options, "-no-cache"], "cubin")
-    return text.decode().rstrip("\0"), code
-
-
-def _link(ltoir: bytes, options: list[str], kind: str) -> tuple[bytes, str]:
-    linker = nvjitlink.create(len(options), options)
-    try:
-        nvjitlink.add_data(linker, nvjitlink.InputType.LTOIR, ltoir, len(ltoir), "kernel")
-        nvjitlink.complete(linker)
-        size = getattr(nvjitlink, f"get_linked_{kind}_size")(linker)
-        code = bytearray(size)
-        getattr(nvjitlink, f"get_linked_{kind}")(linker, code)
-        return bytes(code), _log(linker, "info")
-    except nvjitlink.nvJitLinkError as error:
-        raise UnlinkableError(_log(linker, "error") or str(error)) from error
-    finally:
-        nvjitlink.destroy(linker)
-
-
-def _log(linker: int, kind: str) -> str:
-    text = bytearray(getattr(nvjitlink, f"get_{kind}_log_size")(linker))
-    if text:
-        getattr(nvjitlink, f"get_{kind}_log")(linker, text)
-    return text.decode(errors="replace").rstrip("\0")
