@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import geometric_mean
 
 ROOT = Path(__file__).resolve().parent.parent
 if ROOT not in map(Path, sys.path):
@@ -23,18 +23,19 @@ from fusedsl.bench.record import Row  # noqa: E402
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 TITLES = {
     "map": "Elementwise",
-    "rows": "Rows: softmax and the norms",
+    "rows": "Softmax and norms",
     "wide": "Rows of 256 to 262,144 columns",
-    "reductions": "Full, column and other reductions",
+    "reductions": "Reductions: full, by columns, over other axes",
     "backward": "Gradients of layer norm and RMS norm",
-    "expressions": "The list of examples/expressions.py",
+    "expressions": "Common expressions (examples/expressions.py)",
     "attention": "Attention, bfloat16",
     "products": "Products of matrices and what surrounds them",
-    "launch": "Warm calls: host time, the floor being the driver's launch",
+    "launch": "Warm calls: host time; the roofline is the driver's launch",
     "cpu": "On the CPU ({threads} threads)",
 }
-NOTABLE = ("torch.compile", "torch", "cupy", "numpy", "numexpr", "triton", "liger", "quack", "jax")
-NOTABLE += ("cudnn", "flash-attention-2", "flex", "jax cudnn", "cublas")
+UNFUSED = {"cpu": "numpy", "attention": "cupy", "launch": None}  # of other suites torch
+# A peer that computes only a part of the work, or another function of its own, is no comparison.
+PARTIAL = ("alone", "a*b", "cupy float16", "(with forward)", "fused norm", "cublas joined", "cublas, then")
 
 
 def read(paths: Sequence[Path]) -> tuple[dict[str, dict], list[Row]]:
@@ -71,31 +72,44 @@ def _where(machine: dict) -> dict:
 
 
 def overview(machines: dict[str, dict], rows: Sequence[Row]) -> str:
-    """A line a suite: how near the floor, and how many times faster than the peers, as geometric means."""
-    found = suites(rows)
-    named = [peer for peer in NOTABLE if any(_ratios(cases, peer) for cases in found.values())]
-    head = ["suite", "cases", "of floor", *(f"vs {peer}" for peer in named)]
+    """A line a suite: the share of the roofline, and the speed-ups, as geometric means with their minima."""
+    head = ["suite", "cases", "share of roofline", "over unfused", "over torch.compile", "over the fastest other"]
     lines = [_row(head), _row(["---"] * len(head))]
+    found = suites(rows)
     for suite, cases in found.items():
-        shares = sorted(part for peers in cases.values() if (part := share(peers[OURS])))
-        near = f"{shares[len(shares) // 2]:.2f} (least {shares[0]:.2f})" if shares else ""
-        cells = [_mean(_ratios(cases, peer)) for peer in named]
-        lines.append(_row([TITLES[suite].format(**_where(machines[suite])), str(len(cases)), near, *cells]))
+        shares = [part for peers in cases.values() if (part := share(peers[OURS]))]
+        reached = [speedups(cases, unfused(suite)), speedups(cases, "torch.compile"), over_fastest(cases)]
+        cells = [_mean(shares, ""), *(_mean(list(r.values()), "×") for r in reached)]
+        lines.append(_row([TITLES[suite].format(**_where(machines[suite])), str(len(cases)), *cells]))
     cards = dict.fromkeys(_where(m)["gpu"] for suite, m in machines.items() if suite in found and "gpu" in m)
     dates = sorted(m["date"] for suite, m in machines.items() if suite in found)
-    where = f"Measured on {' and '.join(cards) or 'this machine'}, {dates[-1]}; geometric means, the least in brackets."
-    return "\n".join([*lines, "", where])
+    where = f"Measured on {' and '.join(cards) or 'this machine'}, {dates[-1]}."
+    return "\n".join([*lines, "", f"Geometric means, with the minimum in brackets. {where}"])
 
 
-def _ratios(cases: dict[tuple, dict[str, Row]], peer: str) -> list[float]:
-    return [r for peers in cases.values() if (r := ratio(peers, peer))]
+def unfused(suite: str) -> str | None:
+    """The peer of a suite that computes each operation by itself."""
+    return UNFUSED.get(suite, "torch")
 
 
-def _mean(ratios: Iterable[float]) -> str:
-    found = sorted(ratios)
-    if not found:
-        return "–"
-    return f"{math.exp(sum(map(math.log, found)) / len(found)):.2f}× ({found[0]:.2f})"
+def speedups(cases: dict[tuple, dict[str, Row]], peer: str | None) -> dict[tuple, float]:
+    """How many times faster than a peer, by case."""
+    return {case: r for case, peers in cases.items() if peer and (r := ratio(peers, peer))}
+
+
+def over_fastest(cases: dict[tuple, dict[str, Row]]) -> dict[tuple, float]:
+    """How many times faster than the fastest of all peers that compute the same, by case."""
+    found = {}
+    for case, peers in cases.items():
+        others = [name for name in peers if name not in (OURS, FLOOR) and not any(part in name for part in PARTIAL)]
+        reached = [r for name in others if (r := ratio(peers, name))]
+        if reached:
+            found[case] = min(reached)
+    return found
+
+
+def _mean(values: Sequence[float], unit: str) -> str:
+    return f"{geometric_mean(values):.2f}{unit} ({min(values):.2f})" if values else "–"
 
 
 # -- the full tables

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import accuracy  # noqa: E402
 import instructions  # noqa: E402
+import picture  # noqa: E402
 import summary  # noqa: E402
 import table  # noqa: E402
 from fusedsl.bench import formulas, record, turns, workloads  # noqa: E402
@@ -212,7 +215,9 @@ def test_the_readme_table_is_made_of_the_results(tmp_path):
     subprocess.run([*command, "--full", str(tmp_path / "full.md")], check=True)
     assert (tmp_path / "full.md").read_text().endswith(f"{text}\n")
     assert "old" not in readme.read_text() and readme.read_text().startswith("before\n<!--")
-    assert readme.read_text().endswith("-->\nafter\n") and "7.00× (7.00)" in readme.read_text()
+    assert (
+        readme.read_text().endswith("-->\nafter\n") and "| 0.95 (0.95) | – | – | 0.98× (0.98) |" in readme.read_text()
+    )
 
 
 def test_the_tables_are_those_of_the_results(tmp_path):
@@ -224,6 +229,28 @@ def test_the_tables_are_those_of_the_results(tmp_path):
     subprocess.run(command, check=True)
     assert shown[0].read_text() == (root / "README.md").read_text()
     assert shown[1].read_text() == (BENCHMARKS / "RESULTS.md").read_text()
+
+
+def test_the_picture_plots_the_results():
+    """Each dot says its case and ratio; each ratio is found in the files, and the picture is that of the repository."""
+    files = sorted((BENCHMARKS / "results").glob("*.json"))
+    machines, rows = table.read(files)
+    shown = (BENCHMARKS.parent / "docs" / "static" / "speedups.svg").read_text(encoding="utf-8")
+    assert shown == picture.picture(machines, rows)
+    root = ElementTree.fromstring(shown)
+    dots = [one.text for one in root.iter("{http://www.w3.org/2000/svg}title")][1:]
+    times: dict[str, dict[str, float]] = {}
+    for row in (row for path in files for row in json.loads(path.read_text()).get("rows", ()) if row.get("median_us")):
+        case = " ".join((row["suite"], row["workload"], row["shape"], row["dtype"]))
+        times.setdefault(case, {})[row["peer"]] = row["median_us"]
+    assert len(dots) == sum(len(table.over_fastest(cases)) for cases in table.suites(rows).values()) > 300
+    for dot in dots:
+        case, _, ratio = dot.rpartition(": ")
+        ratios = {f"{time / times[case]['fusedsl']:.2f}×" for time in times[case].values()}
+        assert ratio in ratios, dot
+    for suite, cases in table.suites(rows).items():
+        if suite in picture.NAMES:
+            assert f"mean {statistics.geometric_mean(table.over_fastest(cases).values()):.2f}×" in shown
 
 
 def test_jobs_of_a_run_over_everything_share_the_gpus_and_stop_in_time(tmp_path, capsys, monkeypatch):

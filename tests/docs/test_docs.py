@@ -43,10 +43,22 @@ def test_the_readmes_commands_are_those_that_ci_runs():
 
 
 def test_the_readmes_files_exist():
-    for link in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / link).exists(), link
+    """Links are absolute, so that they hold on package indexes; each leads to a file of this repository."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    source = re.search(r'^Source = "https://github.com/(.*)"', project, re.M)[1]
+    hosts = (f"https://github.com/{source}/blob/main/", f"https://github.com/{source}/tree/main/")
+    hosts += (f"https://raw.githubusercontent.com/{source}/main/",)
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert len(links) > 10
+    for link in links:
+        host = next(host for host in hosts if link.startswith(host))
+        assert (ROOT / link.removeprefix(host).partition("#")[0]).exists(), link
     for name in re.findall(r"`((?:benchmarks|fusedsl|examples)/[\w./]+)`", README):
         assert (ROOT / name).exists(), name
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) < 150
 
 
 def test_the_files_that_the_docs_name_exist():
