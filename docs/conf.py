@@ -16,7 +16,7 @@ copyright = "the fusedsl authors; Apache License 2.0"
 version = release = fusedsl.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
-extensions += ["source_links", "generated_tables", "gallery_pages"]  # of docs/extensions
+extensions += ["source_links", "generated_tables", "gallery_pages", "report_example"]  # of docs/extensions
 exclude_patterns = ["_build", "extensions"]
 nitpicky = True
 suppress_warnings: list[str] = []

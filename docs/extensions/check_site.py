@@ -41,7 +41,7 @@ def faults(folder: Path) -> list[str]:
         page, name = read(path), path.relative_to(folder)
         found += [f"{name} requests {link}" for link in page.requests if _is_outside(link)]
         for link in [*page.links, *page.requests]:
-            if _is_outside(link) or not link:
+            if _is_outside(link) or not link or link.startswith("data:"):
                 continue
             parts = urlsplit(link)
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
