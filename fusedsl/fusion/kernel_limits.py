@@ -14,6 +14,7 @@ from .long_joins import pieces_of_long_joins
 
 INSIDE = "it would be computed for each element of another product"
 WIDEST = 512  # extent of a product's axes in attention: a query tile holds as much for each row
+WIDEST_RESULT = {4: 256, 8: 64}  # … on CUDA of its results, by the bytes of their sums: registers hold a row of them
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
 TURNED = 3  # a nested reduction along other axes counts as so many: its kernel recomputes its inputs
 MOST_OPERATIONS = 600  # instructions of one element: with more, kernels take seconds to compile
@@ -109,14 +110,21 @@ class KernelLimits:
             self.stored[x] = "no attention kernel is for a single query row"
             return
         weighed = extents.alone[1 - side]
-        widths = [weighed, *(matmul_extents(m).summed for m in scores)]
-        if not (self.folded[x] or all(len(d) == 1 and self.fits(d[0], WIDEST) for d in widths)):
+        if not self.folded[x] and not self._is_chain(n, weighed, scores):
             self.stored[x] = "its axes are wider than attention kernels allow"
             return
         for y in (*operands, *(array_below(y) for m in scores for y in factors_of(m))):
             if y is not x and _is_rounded(y):
                 self.stored.setdefault(y, "it is rounded to 16 bits, which tensor cores multiply")
         self.weighed[n] = x
+
+    def _is_chain(self, n: Node, weighed: Sequence[Dim], scores: Sequence[Node]) -> bool:
+        """Whether attention kernels are wide enough for products in turn, and on CUDA multiply so many."""
+        on_cuda, dtype = self.way.attention is not AttentionMode.TILE_MAX, n.type.dtype
+        widest = WIDEST_RESULT.get(dtype.compute.itemsize, WIDEST) if on_cuda else WIDEST
+        limits = [(weighed, widest), *((matmul_extents(m).summed, WIDEST) for m in scores)]
+        one = len(scores) == 1 or not on_cuda
+        return one and all(len(dims) == 1 and self.fits(dims[0], limit) for dims, limit in limits)
 
     def attention_products(self, stored: Collection[Node]) -> set[Node]:
         """Products of weights and their scores that an attention kernel may compute, if these arrays are stored."""

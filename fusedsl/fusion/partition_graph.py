@@ -18,6 +18,7 @@ from .fusion_group import Decision, Partition, concatenate
 from .lower import lower_segment
 from .materialize import materialize, unfused_arrays
 from .matmul_operands import KERNEL_OVERHEAD, store_factors
+from .merged_sums import merge_summed_axes
 from .online.choose_attention import choose_attention
 from .partition import partition
 from .read_analysis import StoredArray
@@ -96,7 +97,8 @@ def partition_graph(
     """
     graph = round_products(graph)
     if way.attention is not AttentionMode.TILE_MAX:  # on CPUs a BLAS multiplies for each width
-        graph = unify_equal_widths(graph, _same(fits_in(extents, guards)))
+        fits = fits_in(extents, guards)
+        graph = merge_summed_axes(unify_equal_widths(graph, _same(fits)), fits)
     partitioner = _GraphPartitioner(extents, guards, way, hardware or _priced_for(way.attention), check)
     cut = partitioner.graph(graph, materialize(graph.results, partitioner.rate, fits_in(extents, guards), way))
     prices = Prices(extents, _priced_for(way.attention))

@@ -87,5 +87,12 @@ class ScalarProgram:
 def temporary(value: Node, axes: tuple[Axis, ...], index: int) -> ScalarStore:
     """Store of a value to a temporary along these axes."""
     shape = tuple(a.extent for a in axes)
-    rounded = value.op == "cast" and value.type.dtype.compute is not value.type.dtype
-    return ScalarStore("temporary", index, shape, shape, axes, value, Type(value.type.dtype, shape), rounded=rounded)
+    type = Type(value.type.dtype, shape)
+    return ScalarStore("temporary", index, shape, shape, axes, value, type, rounded=_is_rounded(value))
+
+
+def _is_rounded(value: Node) -> bool:
+    """Whether a scalar has been rounded to its dtype, which is narrower than what it is computed in."""
+    d = value.type.dtype
+    loaded = value.op in ("load", "fetch") and value.attr[0].stored_dtype(d) is d
+    return d.compute is not d and (value.op == "cast" or loaded)

@@ -207,7 +207,7 @@ def is_rounded(n: Node) -> bool:
     """Whether memory may hold an array in its own dtype instead of the compute dtype."""
     while n.op in VIEWS:
         n = n.args[0]
-    return n.op == "cast" and n.type.dtype.compute is not n.type.dtype
+    return n.op in ("cast", "param") and n.type.dtype.compute is not n.type.dtype
 
 
 def _reading(roots: Sequence[Node], leaf: dict[Node, Node]) -> list[Node]:
