@@ -15,7 +15,7 @@ def main(folder: Path) -> int:
     except ImportError:
         print("the site needs Sphinx: pip install '.[docs]'", file=sys.stderr)
         return 2
-    failed = sphinx(["-q", "-n", "-W", "--keep-going", "-b", "html", str(DOCS), str(folder)])
+    failed = sphinx(["-q", "-E", "-n", "-W", "--keep-going", "-b", "html", str(DOCS), str(folder)])
     if failed:
         return failed
     sys.path.insert(0, str(DOCS / "extensions"))

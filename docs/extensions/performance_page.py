@@ -142,10 +142,10 @@ def _overview(suite: Suite) -> Iterable[Sequence[str]]:
 
 def _losses(suite: Suite) -> str:
     """A table of the cases that are slower than some peer; a sentence if there is none."""
-    lost = {case for peer in suite.peers for case, ratio in suite.ratios(peer).items() if ratio < LOSS}
+    lost = {case for peer in suite.peers for case, ratio in suite.ratios(peer).items() if is_loss(ratio)}
     if not lost:
         return f"No case is slower than {LOSS} of a peer's speed." if suite.peers else ""
-    named = [peer for peer in suite.peers if any(suite.ratios(peer).get(case, 1) < LOSS for case in lost)]
+    named = [peer for peer in suite.peers if any(is_loss(suite.ratios(peer).get(case, 1)) for case in lost)]
     rows = []
     for case in sorted(lost):
         ratios = [suite.ratios(peer).get(case) for peer in named]
@@ -153,6 +153,11 @@ def _losses(suite: Suite) -> str:
         rows.append([*case, f"{ours:,.1f}", *("–" if r is None else red(r, LOSS) for r in ratios)])
     title = f"Slower than a peer: {len(lost)} of {len(suite.cases)} cases."
     return title + "\n\n" + table(("workload", "shape", "dtype", "µs", *(f"vs {p}" for p in named)), rows)
+
+
+def is_loss(ratio: float) -> bool:
+    """Whether a ratio, as it is printed, is a loss."""
+    return round(ratio, 2) < LOSS
 
 
 def mean(values: Sequence[float]) -> float:
@@ -163,4 +168,4 @@ def mean(values: Sequence[float]) -> float:
 def red(value: float, limit: float = LOSS, unit: str = "×") -> str:
     """A ratio, in red if it is a loss."""
     text = f"{value:.2f}{unit}"
-    return f'<span class="loss">{text}</span>' if value < limit else text
+    return f'<span class="loss">{text}</span>' if round(value, 2) < limit else text

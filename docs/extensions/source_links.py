@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pygments.lexers.special import TextLexer
-
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = "https://github.com/fusedsl/fusedsl"
 LINK = re.compile(r"\]\((?P<path>\.\.?/[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
@@ -44,5 +42,4 @@ def _read(app: Any, name: str, source: list[str]) -> None:
 def setup(app: Any) -> dict[str, Any]:
     """Called by Sphinx."""
     app.connect("source-read", _read)
-    app.add_lexer("mermaid", TextLexer)  # diagrams of architecture.md, which the repository's pages draw
     return {"parallel_read_safe": True}
