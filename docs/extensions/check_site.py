@@ -56,4 +56,4 @@ def faults(folder: Path) -> list[str]:
 
 
 def _is_outside(link: str) -> bool:
-    return bool(re.match(r"(?:[a-z]+:)?//|mailto:|data:", link)) and not link.startswith("data:")
+    return bool(re.match(r"(?:[a-z]+:)?//|mailto:", link))
