@@ -136,6 +136,13 @@ REDUCTIONS += [
     "average(x, axis=-1, weights=abs(v), keepdims=True)", "average(x, axis=(0, 1), weights=p)", "average(i, 2, p)",
     *((f"cross_entropy(x, w[:, 0] % 4{r})", f"cross_entropy_(x, w[:, 0] % 4{r})")
       for r in ("", ", reduction='sum'", ", reduction='none'")),
+    *each("median nanmedian", "?(n)", "?(x, axis=(0, 2))", "?(i, axis=-1, keepdims=True)", "?(w, axis=0)"),
+    *each("quantile nanquantile", "?(n, 0.3, axis=1)", "?(x, 0.25, axis=(2, 0), keepdims=True)",
+          "?(i, abs(d[0, :, 0]) % 1, axis=1)", "?(d, abs(d[0, :, 0]) % 1, axis=0, keepdims=True)",
+          "?(x, 0.4, method='hazen')", "?(i, 0.4, axis=0, method='lower')"),
+    *each("percentile nanpercentile", "?(d, [10, 60], axis=-1)", "?(x, 33, axis=0, method='nearest')"),
+    *each("nanprod nancumsum nancumprod", "?(n)", "?(n, axis=1)", "?(n, axis=0, dtype=float64)"),
+    *each("nanargmax nanargmin", "?(where(c[0], x, nan))", "?(where(x < 5, x, nan), axis=1, keepdims=True)"),
     ("cross_entropy(x[:, :, 0], w[:, 0, 0] % 4, axis=-1)", "cross_entropy_(x[:, :, 0], w[:, 0, 0] % 4)"),
 ]  # fmt: skip
 

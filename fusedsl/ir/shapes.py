@@ -56,7 +56,7 @@ def reduce(b: GraphBuilder, fold: str, x: Node, axis=None, keepdims: bool = Fals
     result = reduced_dtype(fold, x.type.dtype)
     kept_shape = tuple(1 if a in axes else d for a, d in enumerate(x.type.shape))
     if fold in ("max", "min", "argmax", "argmin") and not empty:
-        _require_elements(b, fold, x, axes)
+        require_elements(b, fold, x, axes)
     if fold in ("sum", "prod") and not x.type.weak:
         x = b.convert(x, result)
     if not axes and fold in ("sum", "prod", "max", "min"):
@@ -69,7 +69,7 @@ def reduce(b: GraphBuilder, fold: str, x: Node, axis=None, keepdims: bool = Fals
     return folded if keepdims or not axes else squeeze(b, folded, axes)
 
 
-def _require_elements(b: GraphBuilder, fold: str, x: Node, axes) -> None:
+def require_elements(b: GraphBuilder, fold: str, x: Node, axes) -> None:
     dims = tuple(x.type.shape[a] for a in axes if x.type.shape[a] != 1)
     if not axes and fold.startswith("arg"):
         raise ArgumentError(f"{fold} of a number has no position", "argument.axis", help="give it an array")

@@ -82,10 +82,6 @@ EQUIVALENTS = {
     "int": "int64(x)",
     "float": "float64(x)",
     # reductions and scans
-    "nanprod": "prod(x, where=~isnan(x))",
-    "nanargmax": "argmax(x, where=~isnan(x))",
-    "nanargmin": "argmin(x, where=~isnan(x))",
-    "nancumsum": "cumsum(where(isnan(x), 0, x))",
     "var_mean": "var(x, ddof=1), mean(x)",
     "std_mean": "std(x, ddof=1), mean(x)",
     "logcumsumexp": (
@@ -163,15 +159,6 @@ EQUIVALENTS = {
     "randint": "int64(floor(uniform(seed, shape) * n))",
     "bernoulli": "uniform(seed, x) < p",
     # planned functions, with a replacement until then
-    "median": "s = sort(reshape(x, -1)); (s[(size(x) - 1) // 2] + s[size(x) // 2]) / 2",
-    "percentile": (
-        "s = sort(reshape(x, -1)); t = (q / 100) * (size(x) - 1); k = int64(t); "
-        "s[k] + (t - k) * (s[minimum(k + 1, size(x) - 1)] - s[k])"
-    ),
-    "quantile": (
-        "s = sort(reshape(x, -1)); t = q * (size(x) - 1); k = int64(t); "
-        "s[k] + (t - k) * (s[minimum(k + 1, size(x) - 1)] - s[k])"
-    ),
     "searchsorted": "sum(edges < x[..., None], axis=-1)",
     "scatter": "sum(where(i[:, None] == arange(n), x[:, None], 0), axis=0)",
     "bincount": "sum(i[:, None] == arange(n), axis=0)",

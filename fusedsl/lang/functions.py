@@ -106,7 +106,7 @@ ALIASES = {
 
 # Planned functions, refused by name.
 PLANNED = {
-    "sorting": "median percentile quantile searchsorted",
+    "sorting": "searchsorted",
     "the shape of its result depends on values": "unique nonzero",
     "scatter": "scatter scatter_add scatter_reduce index_add put_along_axis",
 }
@@ -121,6 +121,7 @@ def lookup(name: str) -> FunctionSpec | None:
         creation_functions,
         einsum,
         index_functions,
+        order_functions,
         quantisation,
         random_functions,
         reduction_functions,

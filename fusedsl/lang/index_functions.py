@@ -19,7 +19,7 @@ Axes = int | tuple[int, ...] | None
 @function(axis="axis", mode="any")
 def take(b: GraphBuilder, x: Node, indices: Node, axis: int | None = None, *, mode: Any = "raise"):
     """The elements at `indices` along an axis, or of the flattened array; NaN, 0 or False if out of range."""
-    _check_choice("mode of take", mode, TAKE_MODES, 3)
+    check_choice("mode of take", mode, TAKE_MODES, 3)
     if mode == "raise":
         return gathers.take(b, x, indices, axis)
     if axis is None:
@@ -36,7 +36,7 @@ def take(b: GraphBuilder, x: Node, indices: Node, axis: int | None = None, *, mo
 TAKE_MODES = ("raise", "wrap", "clip")  # of numpy.take, for indices out of range; "raise" does not raise here
 
 
-def _check_choice(what: str, value: Any, choices: tuple[str, ...], operand: int, otherwise: str | None = None) -> None:
+def check_choice(what: str, value: Any, choices: tuple[str, ...], operand: int, otherwise: str | None = None) -> None:
     """ArgumentError if a string is none of the choices."""
     if value in choices:
         return
@@ -126,7 +126,7 @@ def tile(b: GraphBuilder, x: Node, repetitions: tuple[Dim, ...]):
 @function(pad_width="any", mode="any", constant_values="any")
 def pad(b: GraphBuilder, x: Node, pad_width: Any, mode: Any = "constant", constant_values: Any = None):
     """Elements added at the ends: constant, edge, reflect or wrap."""
-    _check_choice("mode of pad", mode, joins.PADDINGS, 2, "others are made of slices, e.g. concat([flip(x), x])")
+    check_choice("mode of pad", mode, joins.PADDINGS, 2, "others are made of slices, e.g. concat([flip(x), x])")
     widths = [(_width(w[0]), _width(w[1])) for w in _ends(pad_width, x.type.rank, 1)]
     zero = b.literal(0)
     fills = _ends(zero if constant_values is None else constant_values, x.type.rank, 3)

@@ -22,11 +22,12 @@ FAMILIES = {
     ),
     "Reductions": (
         "sum prod mean var std max min any all argmax argmin count_nonzero logsumexp norm nansum nanmean nanvar nanstd "
-        "nanmax nanmin ptp average trace cross_entropy"
+        "nanmax nanmin nanprod nanargmax nanargmin ptp average median quantile percentile nanmedian nanquantile "
+        "nanpercentile trace cross_entropy"
     ),
     "Scans, rows and order": (
-        "cumsum cumprod cumulative_sum cumulative_prod cummax cummin diff softmax log_softmax layer_norm rms_norm "
-        "group_norm topk sort argsort trapezoid"
+        "cumsum cumprod cumulative_sum cumulative_prod cummax cummin nancumsum nancumprod diff softmax "
+        "log_softmax layer_norm rms_norm group_norm topk sort argsort trapezoid"
     ),
     "Shapes": (
         "reshape transpose matrix_transpose swapaxes expand_dims squeeze broadcast_to concat stack flip roll repeat "
@@ -87,6 +88,12 @@ EXAMPLES = {
     "dequantize": "dequantize(i, 0.1, zero=2)", "unpack": "unpack(uint8(i), bits=4)", "as_float": "as_float(i)",
     "logit": "logit(p - 0.1)", "ndtr": "ndtr(v)", "nanvar": "nanvar(sqrt(x), axis=-1)",
     "nanstd": "nanstd(sqrt(x), axis=-1)", "nanmax": "nanmax(sqrt(x), axis=-1)", "nanmin": "nanmin(sqrt(x), axis=-1)",
+    "nanprod": "nanprod(sqrt(x), axis=-1)", "nanargmax": "nanargmax(sqrt(x), axis=-1)",
+    "nanargmin": "nanargmin(sqrt(x), axis=-1)", "nancumsum": "nancumsum(sqrt(x), axis=-1)",
+    "nancumprod": "nancumprod(sqrt(x), axis=-1)", "median": "median(x, axis=-1)",
+    "quantile": "quantile(x, 0.25, axis=-1)", "percentile": "percentile(x, [25, 75])",
+    "nanmedian": "nanmedian(sqrt(x), axis=-1)",
+    "nanquantile": "nanquantile(sqrt(x), 0.75, axis=-1)", "nanpercentile": "nanpercentile(sqrt(x), 75)",
     "ptp": "ptp(x, axis=-1)", "average": "average(x, axis=-1, weights=p)", "trapezoid": "trapezoid(x)",
     "cross_entropy": "cross_entropy(x, int64(m[:, 0]))", "zeros": "zeros((2, 3))", "ones": "ones(3)",
     "full": "full(3, 7)", "eye": "eye(2, 3)", "linspace": "linspace(0, 1, 5)", "one_hot": "one_hot(abs(j), 4)",
@@ -96,7 +103,9 @@ EXAMPLES = {
 # Expressions whose dtypes are more general than the example's.
 PLAIN = {"nan_to_num": "nan_to_num(v)", "round": "round(v)", "nansum": "nansum(x)", "nanmean": "nanmean(x)",
          "nextafter": "nextafter(v, w)", "ndtr": "ndtr(v)",
-         **{name: f"{name}(x)" for name in ("nanvar", "nanstd", "nanmax", "nanmin", "logit")}}  # fmt: skip
+         **{name: f"{name}(x)" for name in (
+             "nanvar", "nanstd", "nanmax", "nanmin", "nanprod", "nanargmax", "nanargmin", "nancumsum", "nancumprod",
+             "nanmedian", "logit")}}  # fmt: skip
 
 # Names in other libraries, unless it is numpy's function of the same name.
 ELSEWHERE = {

@@ -1,9 +1,8 @@
-"""Sorted rows, quantiles and binary search on tracers, shared by NumPy's and torch's functions."""
+"""Sorted rows and binary search on tracers, shared by NumPy's and torch's functions."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import ShapeError
@@ -30,20 +29,6 @@ def length_of(rows: Any, what: str) -> int:
     if not length:
         raise ShapeError(f"{what} of no elements", "shape.empty", help="test x.size first: sizes are known")
     return length
-
-
-def quantiles(recorder: Recorder, rows: Any, levels: Sequence[float]) -> list[Any]:
-    """Quantiles of sorted float rows at each level (0 to 1), linearly interpolated; NaN if the row has one."""
-    last, nan = length_of(rows, "a quantile") - 1, has_nan(recorder, rows)
-    values = []
-    for level in levels:
-        position = min(max(level, 0.0), 1.0) * last
-        below = math.floor(position)
-        part = position - below
-        low, high = rows[..., below], rows[..., min(below + 1, last)]
-        value = low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
-        values.append(recorder.apply("where", nan, math.nan, value))
-    return values
 
 
 def search(recorder: Recorder, edges: Any, values: Any, right: bool, at: Callable[[Any], Any] | None = None) -> Any:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, Unsupported
+from ...errors import ArgumentError
 from ...lang.declared_signatures import Refusal, declared
+from ...lang.order_functions import READ
 from ..recorder import Recorder
-from ..sorting import has_nan, length_of, quantiles, search, sorted_rows
+from ..sorting import search
 from ..tracer import Tracer
 from .out import write_out
 
@@ -31,53 +32,39 @@ def _sorted(name: str) -> Callable[..., Any]:
     return apply
 
 
-def _keep_dims(result: Any, a: Any, axis: int | None, keepdims: bool) -> Any:
-    """The result, with reduced axes of extent 1 if `keepdims`."""
-    if not keepdims:
-        return result
-    return result.reshape((1,) * a.ndim) if axis is None else result[(*[slice(None)] * (axis % a.ndim), None)]
+@declared("recorder, a, axis=None, out=None, overwrite_input=False, keepdims=False")
+def _median(recorder: Recorder, a: Any, axis: Any, out: Any, keepdims: bool) -> Any:
+    return write_out(recorder, out, recorder.apply("median", recorder.lifted(a), axis, keepdims=keepdims))
 
 
-def _rows(recorder: Recorder, name: str, a: Any, axis: Any, dtype: Any) -> tuple[Any, Any]:
-    """(`a` cast to a float dtype and sorted along an axis, that axis)."""
-    if isinstance(axis, (tuple, list)):
-        help = "one axis, or None for all; reshape the axes into one"
-        raise Unsupported(f"{name} over several axes is not supported", "unsupported.order", help=help)
-    axis = recorder.specialized(axis)
-    return sorted_rows(recorder, recorder.apply("astype", a, recorder.dtype(dtype)), axis), axis
+@declared("recorder, a, axis=None, out=None, overwrite_input=False, keepdims=False")
+def _nanmedian(recorder: Recorder, a: Any, axis: Any, out: Any, keepdims: bool) -> Any:
+    return write_out(recorder, out, recorder.apply("nanmedian", recorder.lifted(a), axis, keepdims=keepdims))
 
 
-def _median(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
-            keepdims: bool = False) -> Any:  # fmt: skip
-    a = recorder.lifted(a)
-    rows, axis = _rows(recorder, "median", a, axis, a.dtype if a.dtype.kind == "f" else np.float64)
-    n = length_of(rows, "a median")
-    middle = recorder.apply("mean", rows[..., (n - 1) // 2 : n // 2 + 1], -1)
-    result = recorder.apply("where", has_nan(recorder, rows), np.nan, middle)
-    return write_out(recorder, out, _keep_dims(result, a, axis, keepdims))
+def _quantile(name: str) -> Callable[..., Any]:
+    """quantile, percentile, nanquantile or nanpercentile."""
 
-
-def _quantile(name: str, scale: float) -> Callable[..., Any]:
-    """quantile (`scale` 1) or percentile (`scale` 100)."""
-
-    message, help = f"{name}(method=, weights=) is not supported", "method='linear' without weights is there"
+    scale = 100 if name.endswith("percentile") else 1
+    message, help = f"{name}(weights=) is not supported", "it is there without weights"
 
     @declared(
         "recorder, a, q, axis=None, out=None, overwrite_input=False, method='linear', keepdims=False, *, weights=None",
-        Refusal("method weights", message, help, "unsupported.order"),
+        Refusal("weights", message, help, "unsupported.order"),
     )
-    def apply(recorder: Recorder, a: Any, q: Any, axis: Any, out: Any, keepdims: bool) -> Any:
-        a, weak = recorder.lifted(a), type(q) in (int, float) or (isinstance(q, Tracer) and q.is_number)
-        levels = np.asarray(float(q) if isinstance(q, Tracer) else q, np.float64) / scale
-        if levels.ndim > 1 or ((levels < 0) | (levels > 1)).any():
-            help = f"{name} takes numbers from 0 to {scale:.0f}, one or a list"
-            raise ArgumentError(f"{name} has no level {q!r}", "argument.range", help=help)
-        dtype = np.result_type(a.dtype if a.dtype.kind == "f" else np.float64)
-        dtype = dtype if weak else np.result_type(dtype, getattr(q, "dtype", np.float64))
-        rows, axis = _rows(recorder, name, a, axis, dtype)
-        per_level = [_keep_dims(x, a, axis, keepdims) for x in quantiles(recorder, rows, levels.reshape(-1).tolist())]
-        result = recorder.apply("stack", tuple(per_level), 0) if levels.ndim else per_level[0]
-        return write_out(recorder, out, result)
+    def apply(recorder: Recorder, a: Any, q: Any, axis: Any, out: Any, **given: Any) -> Any:
+        a = recorder.lifted(a)
+        if not isinstance(q, Tracer):
+            levels = np.asarray(q, np.float64)
+            if levels.ndim > 1 or ((levels < 0) | (levels > scale)).any():
+                help = f"{name} takes numbers from 0 to {scale}, one or a list"
+                raise ArgumentError(f"{name} has no level {q!r}", "argument.range", help=help)
+            if type(q) not in (int, float) and given["method"] not in READ:  # NumPy's levels have a dtype
+                dtype = np.result_type(a.dtype if a.dtype.kind == "f" else np.float64, getattr(q, "dtype", np.float64))
+                a = recorder.apply("astype", a, recorder.dtype(dtype))
+            q = tuple(levels.tolist()) if levels.ndim else float(levels)
+        how = {option: given[option] for option in ("method", "keepdims")}
+        return write_out(recorder, out, recorder.apply(name, a, q, axis, **how))
 
     return apply
 
@@ -112,8 +99,8 @@ ORDER: dict[str, Callable[..., Any]] = {
     "sort": _sorted("sort"),
     "argsort": _sorted("argsort"),
     "median": _median,
-    "quantile": _quantile("quantile", 1),
-    "percentile": _quantile("percentile", 100),
+    "nanmedian": _nanmedian,
+    **{name: _quantile(name) for name in ("quantile", "percentile", "nanquantile", "nanpercentile")},
     "searchsorted": _searchsorted,
     "digitize": _digitize,
 }

@@ -6,8 +6,7 @@ import math
 from typing import Any
 
 from ...errors import Unsupported
-from ..sorting import has_nan, length_of, quantiles, search, sorted_rows
-from ..tracer import Tracer
+from ..sorting import has_nan, length_of, search, sorted_rows
 from .functions import cast, language, need_float, recorder_of, torch_function
 from .reductions import named_tuple
 
@@ -73,16 +72,25 @@ def median(input, dim=None, keepdim=False):
 
 
 @torch_function()
+def nanmedian(input, dim=None, keepdim=False):
+    """nanmedian of all elements: the lower of the two middle ones."""
+    need_float("nanmedian", input)
+    if dim is not None:
+        help = "torch.nanquantile(x, 0.5, dim, interpolation='lower') has its values"
+        raise Unsupported("nanmedian along an axis, with indices, is not supported", "unsupported.order", help=help)
+    return language("nanquantile", input, 0.5, method="lower")
+
+
+@torch_function()
 def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     need_float("quantile", input)
-    if interpolation != "linear" or (isinstance(q, Tracer) and not q.is_number):
-        help = "interpolation='linear' at numbers is there: torch.stack([x.quantile(0.1), x.quantile(0.9)])"
-        message = "quantile at tensors or by other rules is not supported"
-        raise Unsupported(message, "unsupported.order", help=help)
-    (result,) = quantiles(recorder_of(input), sorted_rows(recorder_of(input), input, dim), [float(q)])
-    if not keepdim:
-        return result
-    return result.reshape([1 if dim is None or a == dim % input.ndim else n for a, n in enumerate(input.shape)])
+    return language("quantile", input, q, dim, method=interpolation, keepdims=keepdim)
+
+
+@torch_function()
+def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    need_float("nanquantile", input)
+    return language("nanquantile", input, q, dim, method=interpolation, keepdims=keepdim)
 
 
 @torch_function()

@@ -467,3 +467,10 @@ def test_places_of_an_order_that_several_folds_take(text):
     """Two sums had one name, and the rule of the second."""
     with exact_gpu(multiprocessors=4) as gpu:
         check_twice(gpu, f"v, i = topk(a, 7); p = i * b; return p, {text}", {"a": normal(15), "b": normal(1)})
+
+
+def test_order_statistics():
+    x = normal(4, 37)
+    x[1, 5], x[2] = np.nan, np.nan
+    with exact_gpu(multiprocessors=4) as gpu:
+        check_twice(gpu, "median(x, 0), quantile(x, q, -1), nanquantile(x, [0.2, 0.7], axis=1)", {"x": x, "q": 0.3})
