@@ -51,6 +51,7 @@ class Arguments:
         self.values: list[Any] = []
         self.facts: list[ArrayFacts | Weak] = []
         self.parameters: list[Parameter] = []
+        self.labels: list[str] = []  # how the function's code reaches each parameter: x, d['p'], pair[0], layer.weight
         self.static: list[Any] = []
         self.placeholders = (
             tuple(self._placed(a, names[k] if k < len(names) else f"arg{k}") for k, a in enumerate(args)),
@@ -63,14 +64,14 @@ class Arguments:
         """`x` with a Parameter for every array and run-time number."""
         if isinstance(x, tuple) and hasattr(x, "_fields"):
             self.static.append(type(x))
-            return type(x)(*(self._placed(part, f"{name}_{key}") for key, part in zip(x._fields, x)))
+            return type(x)(*(self._placed(part, f"{name}.{key}") for key, part in zip(x._fields, x)))
         if isinstance(x, (tuple, list)):
             self.static.append((type(x).__name__, len(x)))
-            parts = [self._placed(part, f"{name}_{k}") for k, part in enumerate(x)]
+            parts = [self._placed(part, f"{name}[{k}]") for k, part in enumerate(x)]
             return tuple(parts) if isinstance(x, tuple) else parts  # torch.Size holds integers only
         if isinstance(x, dict):
             self.static.append(("dict", tuple(x)))
-            return {key: self._placed(part, f"{name}_{key}") for key, part in x.items()}
+            return {key: self._placed(part, f"{name}[{key!r}]") for key, part in x.items()}
         if isinstance(x, Tracer):
             raise InsideTrace(x)
         if is_labelled_type(type(x)):
@@ -80,10 +81,11 @@ class Arguments:
         if not run_time and is_object(x) and holds_arrays(x):
             return self._placed_object(x, name)
         if run_time:
-            name = _fresh_name(name, {p.name for p in self.parameters})
             self.values.append(x)
             self.facts.append(self.described(x, name))
-            parameter = call_steps.signature(name, len(self.parameters), self.facts[-1])
+            self.labels.append(name)
+            own = _fresh_name(name, {p.name for p in self.parameters})
+            parameter = call_steps.signature(own, len(self.parameters), self.facts[-1])
             self.parameters.append(parameter)
             self.static.append("here")
             return parameter
@@ -97,7 +99,7 @@ class Arguments:
         placed = {}
         for key, part in attributes.items():
             if is_array(part) or holds_arrays(part):
-                placed[key] = self._placed(part, f"{name}_{key}")
+                placed[key] = self._placed(part, f"{name}.{key}")
             else:
                 self.static.append(snapshot(part))
                 placed[key] = part
@@ -123,7 +125,8 @@ class Arguments:
     @property
     def trace_inputs(self) -> TraceInputs:
         """What a trace of the function takes."""
-        return TraceInputs(*self.placeholders, self.extents, self.numbers, self.immutable, self.aliases, self.example)
+        return TraceInputs(*self.placeholders, self.extents, self.numbers, self.immutable, self.aliases, self.example,
+                           tuple(self.labels))  # fmt: skip
 
     @property
     def library(self) -> str:
@@ -159,6 +162,7 @@ def _is_same(a: Any, b: ArrayFacts) -> bool:
 
 def _fresh_name(name: str, used: Collection[str]) -> str:
     """A name for messages and generated source: an ASCII identifier, whatever the caller's keys are, and a new one."""
+    name = re.sub(r"[^A-Za-z0-9_]+$", "", name)  # the bracket of a label
     name = re.sub(r"[^A-Za-z0-9_]+|^(?=\d)", "_", name)[:40] or "_"
     return next(n for n in (name, *(f"{name}_{k}" for k in range(2, len(used) + 3))) if n not in used)
 

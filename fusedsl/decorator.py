@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from .arguments import Arguments, Describe, InsideTrace, Untraceable
 from .config import Options, current
@@ -35,7 +35,9 @@ SIGNATURES = 1024
 
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
+Owner = TypeVar("Owner")
 
 
 class Fused(Generic[P, R]):
@@ -43,6 +45,9 @@ class Fused(Generic[P, R]):
 
     Arrays and Python numbers may sit in tuples, lists and dicts. Everything else is part of the signature by value.
     """
+
+    __name__: str
+    __qualname__: str
 
     def __init__(self, function: Callable[P, R], chosen: Options):
         functools.update_wrapper(self, function)
@@ -174,8 +179,8 @@ class Fused(Generic[P, R]):
         facts = [*call.facts, *map(describe, path.traced.captures)]
         return path.program, dict(zip(path.program.names, facts))
 
-    def explain(self, /, *args: P.args, **keywords: P.kwargs) -> Explanation:
-        """The kernels that a call with these arguments launches, and why: an Explanation, printed as text."""
+    def explain(self, /, *args: Any, **keywords: Any) -> Explanation:
+        """The kernels that a call with these arguments (arrays or specs) launches, and why: an Explanation."""
         from .report.explain import explain
 
         call = self._arguments(args, keywords, described)
@@ -234,7 +239,9 @@ class Fused(Generic[P, R]):
     def __get__(self, instance: None, owner: type | None = None) -> Fused[P, R]: ...
 
     @overload
-    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]: ...
+    def __get__(
+        self: Fused[Concatenate[Owner, Q], R], instance: Owner, owner: type | None = None
+    ) -> Callable[Q, R]: ...
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """A decorated method binds like a function."""

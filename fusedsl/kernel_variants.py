@@ -7,7 +7,6 @@ from typing import Any
 
 from .errors import FusedslError
 from .lru import LRU
-from .program.text_source import TextSource
 from .runtime.cache import cache_key, disk
 
 Kernel = Any  # api.Kernel, in a higher layer
@@ -31,9 +30,8 @@ class Variants:
     def shadowing(self, kernel: Kernel, names: tuple[str, ...]) -> Kernel:
         """The kernel with these constants or dtypes of the program as parameters, for values of the caller."""
         if names not in self._shadowing:
-            text, params, constants = kernel._definition
-            ordered = TextSource(text, kernel.options, None, constants, names).names if params is None else ()
-            variant = type(kernel)(text, ordered or (*kernel.params, *names), constants, kernel.options)
+            text, _, constants = kernel._definition
+            variant = type(kernel)(text, (*kernel.params, *names), constants, kernel.options)
             self._shadowing[names] = variant
         return self._shadowing[names]
 

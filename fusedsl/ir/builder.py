@@ -127,6 +127,13 @@ class GraphBuilder(ExtentBuilder):
 
     # -- elementwise
 
+    def _labels_of(self, args: tuple[Node, ...]) -> tuple[str, ...]:
+        """What the traced function calls these operands; "" for what it computes."""
+        if not self.labels:
+            return ()
+        given = (a.op in ("param", "scalar") and a.attr < len(self.labels) for a in args)
+        return tuple(self.labels[a.attr] if is_given else "" for a, is_given in zip(args, given))
+
     def elementwise(self, name: str, *args: Node) -> Node:
         """One operation of the table on operands of any dtypes and shapes."""
         op = OPS[name]
@@ -138,7 +145,7 @@ class GraphBuilder(ExtentBuilder):
             folded = fold_constants.fold(op, args)
             if folded is not None:
                 return self.literal(folded)
-        check = Check("equal", (), op.symbol or name, tuple(a.type for a in args), self.names)
+        check = Check("equal", (), op.symbol or name, tuple(a.type for a in args), self.names or self._labels_of(args))
         shape = self.broadcast([a.type.shape for a in args], check)
         exact = self._exact_comparison(op, args)
         if exact is not None:

@@ -28,6 +28,7 @@ class ExtentBuilder:
             None  # source site of an operand, or of an item of it
         )
         self.names: tuple[str, ...] = ()  # names of the current operation's operands in the program
+        self.labels: Sequence[str] = ()  # names of the parameters in a traced function
         self.shown: Callable[[Type], Type] = lambda t: t  # a type as messages show it
         self._coerced: dict[tuple[Node, DType], Node] = {}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ArgumentError
-from ..ir import gathers, joins, row_ops, shapes
+from ..ir import gathers, index_keys, joins, row_ops, shapes
 from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import expression, product
 from ..ir.graph import Node, value_of
@@ -69,7 +69,7 @@ def sorted_rows(b: GraphBuilder, x: Node, axis: Axes, leaves_nan: bool) -> Sorte
         there = b.elementwise("logical_not", b.elementwise("isnan", x))
         count = shapes.reduce(b, "sum", there, -1, keepdims=True)
         return SortedRows(values, b.elementwise("subtract", b.convert(count, INT64), b.literal(1)), None)
-    largest = shapes.index(b, values, (Ellipsis, slice(-1, None)))  # NaN is sorted last
+    largest = index_keys.index(b, values, (Ellipsis, slice(-1, None)))  # NaN is sorted last
     return SortedRows(values, last, b.elementwise("isnan", largest))
 
 

@@ -59,6 +59,7 @@ class TraceInputs:
     immutable: frozenset[int] = frozenset()  # arguments that `+=` rebinds (NumPy scalars; weak numbers always are)
     aliases: Mapping[int, int] = field(default_factory=dict)  # arguments that are the same object as an earlier one
     example: Any = None  # an array of the call, whose library's rules apply (None: NumPy)
+    labels: Sequence[str] = ()  # how the function's code reaches each parameter, for messages
 
 
 class TraceValues:
@@ -74,6 +75,7 @@ class TraceValues:
         self.kind = _kind(self.array_class)
         self.limits = options.limits
         self.builder = GraphBuilder(parameters, self.extents, options.rounding)
+        self.builder.labels = inputs.labels
         self.evaluator = TextEvaluator(self.builder, None, options.limits)
         self.captures: list[Any] = []
         self.conditions: dict[Node, bool | int | float] = {}
@@ -284,14 +286,11 @@ class TraceValues:
         self.operations += 1
         site, note = site_of(sys._getframe(2))
         self.builder.site = self.evaluator.python_site = site
-        self.builder.find_site = None
+        self.builder.find_site, self.builder.names = None, ()
         try:
             if self.operations > self.limits.operations:
-                raise LimitError(
-                    f"more than {self.limits.operations} operations",
-                    "limit.operations",
-                    help="cut the function in two, or raise the limit: fd.options(limits=...)",
-                )
+                help = "cut the function in two, or raise the limit: fd.options(limits=...)"
+                raise LimitError(f"more than {self.limits.operations} operations", "limit.operations", help=help)
             yield
         except FusedslError as error:
             if error.span is None:

@@ -32,6 +32,7 @@ def test_a_kernel_takes_constants_by_name_and_by_params():
         assert kernel(X, pi=WEIGHTS).tolist() == kernel(x=X, pi=WEIGHTS).tolist() == WEIGHTS.tolist()
     assert np.allclose(kernel(X), math.pi)
     assert "pi" in str(kernel.explain(x=X, pi=WEIGHTS, compile=False)) and kernel.bind(X, pi=WEIGHTS)()[0] == 0.2
+    assert fd.kernel("pi * x")(X, pi=WEIGHTS).tolist() == WEIGHTS.tolist()  # what comes first there is named
     named = pickle.loads(pickle.dumps(fd.kernel("x * pi", params="pi x")))
     assert named.params == ("pi", "x") and named(WEIGHTS, X).tolist() == WEIGHTS.tolist()
     assert fd.kernel("x * pi", constants={"pi": 3})(X).tolist() == [3, 3, 3]
