@@ -192,7 +192,7 @@ def _cells(peers: dict[str, Row], measure: str, names: Sequence[str]) -> Iterato
 
 def _machine(head: dict[str, Any]) -> str:
     floors = head["floors"]
-    facts = {**head["machine"], "not installed": ", ".join(head["absent"])}
+    facts = {**head["machine"], "load before the run": head.get("load"), "not installed": ", ".join(head["absent"])}
     if "copy_gb_s" in floors:
         facts["fastest copy"] = f"{floors['copy_gb_s']:g} GB/s"
     if "matmul_gflop_s" in floors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -64,13 +65,21 @@ class BenchmarkRun:
             "unfused": UNFUSED[clock.kind],
             "absent": sorted({p.partition(".")[0] for p in self.names if not installed(p)}),
             "floors": {},
+            "load": _load(),
         }
+        threads = report.head["machine"]["threads"] or 1
+        if report.head["load"] > threads / 2:
+            report.say(f"this machine is busy: a load of {report.head['load']} on {threads} threads; expect noise")
 
     def measure(self, cases: Sequence[BenchmarkCase], step: Step) -> None:
         """Add the rows of all cases to the report."""
         for case in cases:
-            with step(f"{case.workload.name} {shape_name(case.shape)}"):
-                self._case(case)
+            name = f"{case.workload.name} {shape_name(case.shape)}"
+            with step(name):
+                try:
+                    self._case(case)
+                except MemoryError:  # of CuPy too; what peers raise is in their rows
+                    self.report.say(f"    {name} is left out: it is too large for the memory")
 
     def _case(self, case: BenchmarkCase) -> None:
         dtype, workload, xp = self.settings.dtype, case.workload, self.clock.xp
@@ -112,6 +121,11 @@ class BenchmarkRun:
         if not error <= TOLERANCE[self.settings.dtype]:
             raise WrongResult(f"the error is {error:.3g} of the largest magnitude")
         return partial(self.clock.cold if measure == "kernel" else self.clock.warm, call), error
+
+
+def _load() -> float:
+    """The processes that ran or waited to run in the last minute; 0 where the system does not tell."""
+    return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else 0.0
 
 
 def wrong(report: Report) -> list[str]:

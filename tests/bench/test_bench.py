@@ -130,6 +130,26 @@ def test_a_wrong_result_is_no_time_and_fails_the_run(monkeypatch, capsys):
     assert "WRONG: logsumexp 2x1024: WrongResult" in capsys.readouterr().out
 
 
+def test_a_busy_machine_is_told(monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(runner, "_load", lambda: 1e3)
+    report = record.Report(None, told.append)
+    runner.BenchmarkRun(clocks.CpuClock(), report, runner.BenchmarkSettings(peers=("numpy",)))
+    assert "busy" in told[0] and report.head["load"] == 1e3
+
+
+def test_what_is_too_large_is_left_out(monkeypatch, capsys):
+    def fails(self):
+        raise MemoryError
+
+    monkeypatch.setattr(peers.Peers, "reference", fails)
+    assert (
+        main(["bench", "reductions", "--sizes", "2048", "--repetitions", "2", "--peers", "numpy", "--device", "cpu"])
+        == 0
+    )
+    assert capsys.readouterr().err.count("is left out: it is too large for the memory") == 3
+
+
 def test_faults_of_a_request_are_errors(capsys, tmp_path):
     assert main(["bench", "row"]) == 2 and "rows" in capsys.readouterr().err
     (tmp_path / "old.json").write_text("[]")
