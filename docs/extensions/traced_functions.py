@@ -26,11 +26,14 @@ boolean arrays as indices, writes to slices, and Python's own loops, branches on
 SCIPY = "erf erfc expit gammaln log_expit logit logsumexp log_softmax ndtr sinc softmax xlogy cbrt exp2 expm1 log1p"
 TITLES = {
     "math": "Elementwise",
-    "nn": "torch.nn.functional: activations, norms, padding",
+    "clamps": "Elementwise",
+    "nn": "torch.nn.functional: activations, normalisation, padding",
+    "normalization": "torch.nn.functional: activations, normalisation, padding",
     "losses": "torch.nn.functional: losses and distances",
     "pooling": "torch.nn.functional: pooling, unfold",
     "interpolate": "torch.nn.functional: interpolation",
-    "reductions": "Reductions and scans",
+    "reductions": "Reductions, scans, norms",
+    "norms": "Reductions, scans, norms",
     "contractions": "Products and attention",
     "shapes": "Shapes and views",
     "joins": "Concatenation, gathers, triangles, diagonals",
@@ -87,9 +90,9 @@ def _torch() -> Iterable[str]:
     for name, function in torch_table().items():
         if not is_torch(name):
             continue
-        families.setdefault(_module(function), []).append(name.removeprefix("Tensor."))
-    for module, title in TITLES.items():
-        yield f"**{title}**: {_names(families[module])}."
+        families.setdefault(_title(function), []).append(name.removeprefix("Tensor."))
+    for title in dict.fromkeys([*TITLES.values(), *families]):
+        yield f"**{title}**: {_names(families[title])}."
 
 
 def is_torch(name: str) -> bool:
@@ -100,14 +103,14 @@ def is_torch(name: str) -> bool:
     return not reversed_name or name in ("rsqrt", "rsub")
 
 
-def _module(function: Callable) -> str:
-    """The file that defines a function, which may be wrapped by its declared signature."""
+def _title(function: Callable) -> str:
+    """The title of the file that defines a function, which may be wrapped by its declared signature."""
     held = [cell.cell_contents for cell in function.__closure__ or ()]
     for part in (function, *held):
         name = str(getattr(part, "__module__", "")).rpartition(".")[2].removeprefix("margin_")
         if name in TITLES:
-            return name
-    raise LookupError(f"{function} is in no file that has a title")
+            return TITLES[name]
+    return "Others"
 
 
 def _refused() -> Iterable[str]:
