@@ -30,7 +30,8 @@ Owners = Mapping[Node, tuple[int, ...]]
 Held = Mapping[int, Sequence[Node]]
 """The nodes whose values each temporary holds."""
 
-CLOSE = {8: 0.3, 16: 3e-2, 32: 2e-3, 64: 1e-6}  # relative to the largest value, by the bits of the narrowest float
+CLOSE = {8: 0.1, 16: 1e-2, 32: 2e-4, 64: 1e-8}  # relative to the largest value, by the bits of the narrowest float
+SEEDS = 3  # of random arrays: nodes that have the values of another by chance have them once
 
 
 def owners(call: ResolvedCall) -> Owners:
@@ -62,22 +63,33 @@ def _held(call: ResolvedCall) -> Held:
     nodes = graph.nodes()
     if extents is None or len(nodes) > MOST_NODES or sum(size(n.type.shape, extents) for n in nodes) > MOST_ELEMENTS:
         return {}
-    arguments = _arguments(plan, extents)
+    close = CLOSE[min((n.type.dtype.bits for n in nodes if n.type.dtype.kind == "f" and not n.type.weak), default=64)]
+    held: dict[int, list[Node]] = {}
+    for seed in range(SEEDS):
+        try:
+            values, stored = _evaluated(plan, graph, extents, seed)
+        except (TooLarge, VerifyError):
+            return {}
+        for k, x in enumerate(stored):
+            held[k] = _matches(x, {n: values[n] for n in held.get(k, nodes)}, close)
+    return {k: found for k, found in held.items() if found}
+
+
+def _evaluated(
+    plan: Plan, graph: Graph, extents: Extents, seed: int
+) -> tuple[dict[Node, np.ndarray], list[np.ndarray]]:
+    """(the values of all nodes, the temporaries) of a call on random arrays."""
+    arguments = _arguments(plan, extents, seed)
     values: dict[Node, np.ndarray] = {}
 
     def kept(n: Node, args: list[np.ndarray], given: Sequence, known: Any) -> np.ndarray:
         values[n] = evaluate_node(n, args, given, known)
         return values[n]
 
-    try:
-        interpret(Graph(graph.parameters, graph.results), arguments, kept)
-        arrays = {("argument", k): x for k, x in enumerate(arguments)}
-        memory = evaluate_plan(plan, PlanCall(extents, arrays, arguments))
-    except (TooLarge, VerifyError):
-        return {}
-    close = CLOSE[min((n.type.dtype.bits for n in nodes if n.type.dtype.kind == "f" and not n.type.weak), default=64)]
-    held = {k: _matches(memory.arrays["temporary", k], values, close) for k in range(len(plan.temporaries))}
-    return {k: nodes for k, nodes in held.items() if nodes}
+    interpret(Graph(graph.parameters, graph.results), arguments, kept)
+    arrays = {("argument", k): x for k, x in enumerate(arguments)}
+    memory = evaluate_plan(plan, PlanCall(extents, arrays, arguments))
+    return values, [memory.arrays["temporary", k] for k in range(len(plan.temporaries))]
 
 
 def _matches(stored: np.ndarray, values: Mapping[Node, np.ndarray], close: float) -> list[Node]:
@@ -91,9 +103,9 @@ def _matches(stored: np.ndarray, values: Mapping[Node, np.ndarray], close: float
     return found
 
 
-def _arguments(plan: Plan, extents: Extents) -> list[Any]:
+def _arguments(plan: Plan, extents: Extents, seed: int) -> list[Any]:
     """Random arguments at these extents: floats of either sign, small integers."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     arrays = [_random(p.type, extents, random) for p in plan.parameters]
     return [x.item() if p.scalar else x for x, p in zip(arrays, plan.parameters)]
 

@@ -55,9 +55,6 @@ def _tile_map(call: ResolvedCall, number: int, members: Members) -> TileMap | No
     packed = getattr(schedule, "packed_gqa_axis", None)
     rows = max(1, rows // (1 if packed is None else bound.extents[packed]))
     sides, tile = (-(-queries // rows), -(-keys // columns)), (rows, columns)
-    if mask.bounds:
-        note = "which tiles are skipped depends on the elements of arrays"
-        return TileMap(number, (queries, keys), tile, tile, (), (0, 0, 0), note)
     if sides[0] * sides[1] > MOST_TILES:
         note = f"more than {MOST_TILES:,} tiles"
         return TileMap(number, (queries, keys), tile, tile, (), (0, 0, 0), note)
@@ -65,7 +62,11 @@ def _tile_map(call: ResolvedCall, number: int, members: Members) -> TileMap | No
         query: (np.arange(sides[0])[:, None] * rows, rows),
         kernel.kv_axis: (np.arange(sides[1]) * columns, columns),
     }
-    states = _states(mask, _known(call, plan, mask, bound.extents, starts), sides)
+    known = _known(call, plan, mask, bound.extents, starts)
+    if not known.keys() >= {v.name for v in mask.body.args}:
+        note = "which tiles are skipped depends on the elements of arrays"
+        return TileMap(number, (queries, keys), tile, tile, (), (0, 0, 0), note)
+    states = _states(mask, known, sides)
     counts = tuple(int((states == kind).sum()) for kind in (EMPTY, PARTIAL, FULL))
     return _drawn(TileMap(number, (queries, keys), tile, tile, (), counts), states)  # type: ignore[arg-type]
 

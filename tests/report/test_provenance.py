@@ -94,7 +94,8 @@ def test_a_tile_is_what_its_elements_are(text, device):
     assert tuple(seen) == found.counts and found.counts[EMPTY]
 
 
-def test_masks_of_data_have_no_map_and_a_reason():
+@pytest.mark.parametrize("mask", ["d[i] == d[j]", "j < d[i]"])
+def test_masks_of_data_have_no_map_and_a_reason(mask):
     q, ids = fd.spec((1, 2, 512, 64), "float16"), fd.spec(512, "int64")
-    (found,) = tile_maps(resolved("attention(q, k, v, mask='d[i] == d[j]', d=d)", q, q, q, ids))
+    (found,) = tile_maps(resolved(f"attention(q, k, v, mask='{mask}', d=d)", q, q, q, ids))
     assert not found.cells and "elements of arrays" in found.note
