@@ -94,7 +94,7 @@ LAYER_TEXTS = (
         "a gated layer of joined weights",
         ("h = x@w; (silu(h[:, :1024]) * h[:, 1024:]) @ d"),
         {"x": (1024, 512), "w": (512, 2048), "d": (1024, 512)},
-        3,
+        2,
         False,
     ),
     ModelText(

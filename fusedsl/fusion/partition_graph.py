@@ -28,6 +28,7 @@ from .roofline import Work, seconds
 from .row_epilogues import compute_row_epilogues
 from .scalar_program import ReadableArrays, ScalarProgram
 from .segments import Segment, add_shared_arrays, is_rounded, segments
+from .sliced_products import split_sliced_products
 from .standalone_products import isolate_products
 from .stored_products import is_multiplied_by_libraries
 from .unfused_cost import unfused_kernels
@@ -97,8 +98,8 @@ def partition_graph(
     """
     graph = round_products(graph)
     if way.attention is not AttentionMode.TILE_MAX:  # on CPUs a BLAS multiplies for each width
-        fits = fits_in(extents, guards)
-        graph = merge_summed_axes(unify_equal_widths(graph, _same(fits)), fits)
+        fits, same = fits_in(extents, guards), _same(fits_in(extents, guards))
+        graph = merge_summed_axes(unify_equal_widths(split_sliced_products(graph, same), same), fits)
     partitioner = _GraphPartitioner(extents, guards, way, hardware or _priced_for(way.attention), check)
     cut = partitioner.graph(graph, materialize(graph.results, partitioner.rate, fits_in(extents, guards), way))
     prices = Prices(extents, _priced_for(way.attention))
