@@ -53,6 +53,7 @@ class Comparison:
     broken: tuple[str, ...]  # cases that ran before and fail now
     missing: tuple[str, ...]  # cases that the new file lacks
     other_machine: str | None  # what differs between the machines
+    busy: bool  # whether other processes ran during one of the runs
 
     @property
     def regressions(self) -> list[Change]:
@@ -88,7 +89,18 @@ def check(old: dict[str, Any], new: dict[str, Any]) -> Comparison:
             broken.append(f"{' '.join(key)}: {now.error}")
         else:
             changes.append(Change(key, ours, now, _drift(peers, after[key])))
-    return Comparison(tuple(changes), tuple(broken), tuple(missing), _difference(old["machine"], new["machine"]))
+    return Comparison(
+        tuple(changes),
+        tuple(broken),
+        tuple(missing),
+        _difference(old["machine"], new["machine"]),
+        busy(old) or busy(new),
+    )
+
+
+def busy(head: dict[str, Any]) -> bool:
+    """Whether the load before a run was more than half a process for each thread."""
+    return head.get("load", 0.0) > (head["machine"]["threads"] or 1) / 2
 
 
 def _by_key(rows: Sequence[Row]) -> dict[Key, dict[str, Row]]:

@@ -16,6 +16,7 @@ from .clocks import Clock, CpuClock, CudaClock, gemm_rate
 from .peers import PEERS, UNFUSED, Peers, Unusable, installed, largest_error, results_of
 from .ratios import FLOOR, OURS
 from .record import Report, times_row
+from .regressions import busy
 from .suites import BenchmarkCase
 from .turns import Subject, compare
 from .workloads import draw, shape_name
@@ -67,9 +68,9 @@ class BenchmarkRun:
             "floors": {},
             "load": _load(),
         }
-        threads = report.head["machine"]["threads"] or 1
-        if report.head["load"] > threads / 2:
-            report.say(f"this machine is busy: a load of {report.head['load']} on {threads} threads; expect noise")
+        if busy(report.head):
+            load, threads = report.head["load"], report.head["machine"]["threads"]
+            report.say(f"this machine is busy: a load of {load} on {threads} threads; expect noise")
 
     def measure(self, cases: Sequence[BenchmarkCase], step: Step) -> None:
         """Add the rows of all cases to the report."""

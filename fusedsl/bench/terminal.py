@@ -126,6 +126,8 @@ def comparison_text(found: Comparison) -> str:
     lines += [f"missing {what}" for what in found.missing]
     if found.other_machine:
         lines.append(f"the files are of different machines, so that no time says anything: {found.other_machine}")
+    if found.busy:
+        lines.append("the machine was busy in one of the runs: repeat them before believing a regression")
     count = f"{len(found.regressions) + len(found.broken)} regressions in {len(found.changes)} cases"
     return "\n".join([*lines, count + ". slower: p20 is above the old p80, and the median by more than 5 %"])
 

@@ -205,6 +205,7 @@ def test_failures_are_regressions_and_other_machines_are_told():
     before = [row("fusedsl", 100.0), row("fusedsl", 9.0, measure="call")]
     verdict = changed(before, [row("fusedsl", None, error="WrongResult: the error is 0.1")])
     assert verdict.failed and "WrongResult" in verdict.broken[0] and verdict.missing[0].endswith("call")
+    assert not verdict.busy and regressions.check({**HEAD, "rows": before}, {**HEAD, "rows": before, "load": 9.0}).busy
     there = {**HEAD, "machine": {**HEAD["machine"], "gpu": "NVIDIA H100"}, "rows": before}
     assert "H100" in regressions.check({**HEAD, "rows": before}, there).other_machine
 
