@@ -1,7 +1,7 @@
 """Reference evaluation of scalar programs on NumPy, for the verifier: all elements of each store at once.
 
 A value has a dimension for each axis that it depends on. Folds are evaluated separately;
-rewrite/online/reference_executor.py evaluates online reductions.
+tests/reference_executor.py evaluates online reductions.
 """
 
 from __future__ import annotations

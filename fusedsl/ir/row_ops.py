@@ -11,8 +11,6 @@ from .graph import Check, Node, Type, node
 from .ops import reduced_dtype
 from .types import INT64
 
-SCANS = ("sum", "prod", "max", "min")
-
 
 def scan(b: GraphBuilder, fold: str, x: Node, axis: int | None) -> Node:
     """The fold of all elements up to each one along an axis; None for the flattened array, as in NumPy."""

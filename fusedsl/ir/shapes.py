@@ -15,8 +15,6 @@ from .index_keys import basic_index, whole_axis
 from .ops import reduced_dtype
 from .types import BOOL
 
-FOLDS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
-
 
 def normalize_axis(b: GraphBuilder, x: Node, axis: int) -> int:
     """A non-negative axis of `x`; ShapeError if it is out of range."""

@@ -13,7 +13,6 @@ from typing import Any
 
 from .cuda_streams import stream_reader
 
-LIBRARIES = ("torch", "cupy")
 DEFAULT_MATH = 0  # CUBLAS_DEFAULT_MATH: at least the precision that is asked for, so no TF32 of float32
 SUMS_STAY_WIDE = 16  # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: partial sums are not rounded to 16 bits
 DATA_TYPE = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # cudaDataType

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from oracle import graph_of
+from reference_executor import scalars
 
 import fusedsl as fd
 from fusedsl.fusion.lower import lower
@@ -19,7 +20,6 @@ from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.intervals.interval_analysis import Intervals
 from fusedsl.rewrite.intervals.three_valued_logic import ALWAYS, LOGIC, NEVER, NO, UNKNOWN, YES
-from fusedsl.rewrite.online.reference_executor import scalars
 from fusedsl.rewrite.scalar_builder import free_axes
 
 ROWS, COLUMNS = 60, 72

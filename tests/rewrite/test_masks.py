@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import graph_of
+from reference_executor import scalars
 
 import fusedsl as fd
 from fusedsl.fusion.lower import lower
@@ -16,7 +17,6 @@ from fusedsl.program.first_call import run_interpreter
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.online.masks import IDENTITY, Masks
-from fusedsl.rewrite.online.reference_executor import scalars
 from fusedsl.rewrite.selects import SelectAnalysis
 from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.arrays import describe_all

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from bounds import evaluate as bounds
 from oracle import graph_of
+from reference_executor import execute, scalars
 from streamed import Row, joined
 from test_targets import as_torch, make
 from test_targets import check as check_target
@@ -25,7 +26,6 @@ from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.online.discover import find_passes
 from fusedsl.rewrite.online.printer import check, show
-from fusedsl.rewrite.online.reference_executor import execute, scalars
 from fusedsl.runtime.arrays import describe_all
 
 RANDOM = np.random.default_rng(3)

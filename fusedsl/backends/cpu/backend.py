@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
 from . import attention, columns, elementwise, matmul, rows, rows_and_columns, short_rows, split_rows
@@ -44,15 +43,6 @@ def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None
         case "strips":
             return columns.emit(kernel, parameters)
     raise ValueError(f"unknown schedule {schedule!r}")
-
-
-def compile_kernel(
-    kernel: KernelIR, source_path: str | Path, schedule: str = "map", processor: Processor | None = None
-) -> CompiledCpu:
-    """Write the source to `source_path` and compile it; `schedule` is a result of `schedule.choose`."""
-    source, _ = generate(kernel, schedule, processor)
-    Path(source_path).write_text(source)
-    return compile_source(source, str(source_path), kernel, schedule, processor)
 
 
 def compile_source(

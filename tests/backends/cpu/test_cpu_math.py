@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from compiled_on_cpu import compile_kernel
 from written import instructions
 
-from fusedsl.backends.cpu import backend, schedule
+from fusedsl.backends.cpu import schedule
 from fusedsl.ir.types import DTYPES, FLOAT32, FLOAT64, dtype, numpy_dtype
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
 from fusedsl.kernel_ir.parameter_layout import kernel_params
@@ -24,7 +25,7 @@ def computed(tmp_path, line, *arrays, result=None):
     phase = Phase(Body(values, (Value("y_0", result),), instructions(f"y_0 = {line}")), (Store("y_0", len(arrays)),))
     loads = tuple(Load(v, k) for k, v in enumerate(values))
     kernel = KernelIR("one", (line,), 0, 1, len(arrays), operands, loads, (), (), (phase,))
-    compiled = backend.compile_kernel(kernel, tmp_path / "one.py")
+    compiled = compile_kernel(kernel, tmp_path / "one.py")
     functions = dict(zip(compiled.symbols, object_loader.load(compiled.object_bytes, compiled.symbols)))
     block = np.array([*(a.ctypes.data for a in (*arrays, out)), out.size], np.int64)
     pool.runner(functions, schedule.launch(kernel, "map", (out.size,)), len(kernel_params(kernel)))(block.ctypes.data)

@@ -99,11 +99,6 @@ class OperandTileShape:
         """Steps from one piece of a thread to the next."""
         return self.lines if self.major == "mn" else self.across * self.piece
 
-    @property
-    def idle_lines(self) -> bool:
-        """Whether the block has more threads than pieces."""
-        return self.lines > (self.depth if self.major == "mn" else self.lanes)
-
 
 @dataclass(frozen=True)
 class FmaTileShape:

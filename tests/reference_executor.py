@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ...ir.folds import FOLDS
-from ...ir.graph import Node, Type, node, resolve, search, value_of
-from ...ir.ops import CASTS, OPS
-from ...ir.types import INT64, numpy_dtype
-from .online_reduction import OnlineReduction, TileReduction
+from fusedsl.ir.folds import FOLDS
+from fusedsl.ir.graph import Node, Type, node, resolve, search, value_of
+from fusedsl.ir.ops import CASTS, OPS
+from fusedsl.ir.types import INT64, numpy_dtype
+from fusedsl.rewrite.online.online_reduction import OnlineReduction, TileReduction
 
 Values = dict[Node, np.ndarray]
 Leaves = Callable[[Node, slice], np.ndarray]
