@@ -55,8 +55,8 @@ def contraction(
     total, compute = sums_of_products(n.attr, x, y), n.type.dtype.compute
     a, b, ea, eb = (np.where(np.isfinite(v), np.abs(v), 0) for v in (x, y, ex, ey))
     size, most = sums_of_products(n.attr, a, b), sums_of_products(n.attr, a + ea, b + eb)
-    letters = Subscripts.parse(n.attr)
-    count = max(1, int(np.prod([x.shape[letters.left.index(c)] for c in letters.summed])))
+    subscripts = Subscripts.parse(n.attr)
+    count = max(1, int(np.prod([x.shape[subscripts.left.index(c)] for c in subscripts.summed])))
     subnormal = np.where(size > 0, count * TINY[compute.name], 0.0)  # products, each rounded or not
     rounded = 2 * (count + AROUND) * EPS[compute.name] * size + subnormal
     if loses:

@@ -34,13 +34,15 @@ def _with(old: Node, args: tuple[Node, ...]) -> Node:
 
 
 def _spread(n: Node, args: tuple[Node, ...]) -> Node:
-    letters = Subscripts.parse(n.attr)
-    all_letters = letters.result + letters.summed
-    extent = dict(zip(letters.left, n.args[0].type.shape)) | dict(zip(letters.right, n.args[1].type.shape))
+    subscripts = Subscripts.parse(n.attr)
+    all_letters = subscripts.result + subscripts.summed
+    extent = dict(zip(subscripts.left, n.args[0].type.shape)) | dict(zip(subscripts.right, n.args[1].type.shape))
     wide, d = _adds_in(n.type.dtype), n.type.dtype
-    operands = [_converted(_aligned(x, own, all_letters), wide) for x, own in zip(args, (letters.left, letters.right))]
+    operands = [
+        _converted(_aligned(x, own, all_letters), wide) for x, own in zip(args, (subscripts.left, subscripts.right))
+    ]
     product = node("multiply", tuple(operands), None, Type(wide, tuple(extent[c] for c in all_letters)))
-    axes = tuple(range(len(letters.result), len(all_letters)))
+    axes = tuple(range(len(subscripts.result), len(all_letters)))
     reduced_shape = n.type.shape + (1,) * len(axes)
     total = node("reduce", (product,), ("sum", axes), Type(wide, reduced_shape))
     key = (*(_every(s) for s in n.type.shape), *(("int", 0) for _ in axes))
@@ -58,15 +60,15 @@ def _adds_in(d: DType) -> DType:
     return d
 
 
-def _aligned(x: Node, letters: str, whole: str) -> Node:
-    """`x` with its axes in the order of `whole`, and unit axes for letters that it lacks."""
-    order = tuple(sorted(range(len(letters)), key=lambda a: whole.index(letters[a])))
+def _aligned(x: Node, subscripts: str, whole: str) -> Node:
+    """`x` with its axes in the order of `whole`, and unit axes for subscripts that it lacks."""
+    order = tuple(sorted(range(len(subscripts)), key=lambda a: whole.index(subscripts[a])))
     shape = tuple(x.type.shape[a] for a in order)
-    if order != tuple(range(len(letters))):
+    if order != tuple(range(len(subscripts))):
         x = node("transpose", (x,), order, Type(x.type.dtype, shape))
     extents = iter(shape)
-    key = tuple(_every(next(extents)) if c in letters else ("new",) for c in whole)
-    if len(letters) == len(whole):
+    key = tuple(_every(next(extents)) if c in subscripts else ("new",) for c in whole)
+    if len(subscripts) == len(whole):
         return x
     return node("index", (x,), key, Type(x.type.dtype, tuple(1 if k[0] == "new" else k[3] for k in key)))
 

@@ -176,12 +176,12 @@ def _reduced(shape: Sequence[Dim], at: Coordinates, axes: Sequence[int]) -> Coor
 
 
 def _contracted(n: Node, at: Coordinates) -> list[tuple[Node, Coordinates]]:
-    letters = Subscripts.parse(n.attr)
-    place: dict[str, Coordinate] = dict(zip(letters.result, at))  # type: ignore[arg-type]
-    extents = dict(zip(letters.left, n.args[0].type.shape))
-    for c in letters.summed:
+    subscripts = Subscripts.parse(n.attr)
+    place: dict[str, Coordinate] = dict(zip(subscripts.result, at))  # type: ignore[arg-type]
+    extents = dict(zip(subscripts.left, n.args[0].type.shape))
+    for c in subscripts.summed:
         place[c] = Coordinate(0, 1, None) if extents[c] == 1 else _bound(extents[c], place.values())
-    return [(x, tuple(place[c] for c in own)) for x, own in zip(n.args, (letters.left, letters.right))]
+    return [(x, tuple(place[c] for c in own)) for x, own in zip(n.args, (subscripts.left, subscripts.right))]
 
 
 def cost(n: Node) -> int:

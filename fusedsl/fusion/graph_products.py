@@ -59,9 +59,11 @@ class MatmulExtents:
 def matmul_extents(n: Node) -> MatmulExtents:
     """The extents of a matrix product by the factors that have them."""
     if n.op == "contract":
-        letters = Subscripts.parse(n.attr)
-        extent = dict(zip(letters.left, n.args[0].type.shape)) | dict(zip(letters.right, n.args[1].type.shape))
-        rows, columns, summed = ([extent[c] for c in part] for part in (letters.rows, letters.columns, letters.summed))
+        subscripts = Subscripts.parse(n.attr)
+        extent = dict(zip(subscripts.left, n.args[0].type.shape)) | dict(zip(subscripts.right, n.args[1].type.shape))
+        rows, columns, summed = (
+            [extent[c] for c in part] for part in (subscripts.rows, subscripts.columns, subscripts.summed)
+        )
         return MatmulExtents((rows, columns), summed)
     left, right = (_aligned(a, n.args[0]) for a in summed_factors(n))
     pairs = [(x, y) for k, (x, y) in enumerate(zip(left, right)) if k not in n.attr[1]]

@@ -127,9 +127,9 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedK
 
 def _sides(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, int, int]:
     """(products, rows, columns, terms) of a contraction."""
-    letters = Subscripts.parse(n.attr)
-    known = dict(zip(letters.left + letters.right, (*n.args[0].type.shape, *n.args[1].type.shape)))
-    groups = (letters.batch, letters.rows, letters.columns, letters.summed)
+    subscripts = Subscripts.parse(n.attr)
+    known = dict(zip(subscripts.left + subscripts.right, (*n.args[0].type.shape, *n.args[1].type.shape)))
+    groups = (subscripts.batch, subscripts.rows, subscripts.columns, subscripts.summed)
     batch, rows, columns, terms = (prod(evaluate(known[c], extents) or 0 for c in group) for group in groups)
     return batch, rows, columns, terms
 
@@ -154,8 +154,8 @@ def _work(n: Node, extents: Mapping[Symbol, int]) -> int:
         return round(_count(n, extents) * ordering(along))
     if n.op != "contract":
         return _count(n.args[0] if n.op == "reduce" else n, extents)
-    letters, shape = Subscripts.parse(n.attr), n.args[0].type.shape
-    summed = (shape[letters.left.index(c)] for c in letters.summed)
+    subscripts, shape = Subscripts.parse(n.attr), n.args[0].type.shape
+    summed = (shape[subscripts.left.index(c)] for c in subscripts.summed)
     return _count(n, extents) * prod(evaluate(d, extents) or 0 for d in summed)
 
 

@@ -99,13 +99,13 @@ def _gather(n: Node, args: Sequence[Origins]) -> Origins:
 
 
 def _contract(n: Node, args: Sequence[Origins]) -> Origins:
-    letters = Subscripts.parse(n.attr)
-    result = dict.fromkeys(letters.result, NONE)
-    for names, origins in zip((letters.left, letters.right), args):
+    subscripts = Subscripts.parse(n.attr)
+    result = dict.fromkeys(subscripts.result, NONE)
+    for names, origins in zip((subscripts.left, subscripts.right), args):
         for letter, origin in zip(names, origins):
             if letter in result:
                 result[letter] |= origin
-    return tuple(result[letter] for letter in letters.result)
+    return tuple(result[letter] for letter in subscripts.result)
 
 
 RULES: dict[str, Callable[[Node, Sequence[Origins]], Origins]] = {

@@ -86,8 +86,8 @@ def _verify_gather(n: Node) -> None:
 
 
 def _verify_contraction(n: Node) -> None:
-    letters = Subscripts.parse(n.attr)
-    parts = (letters.left, letters.right, letters.result)
+    subscripts = Subscripts.parse(n.attr)
+    parts = (subscripts.left, subscripts.right, subscripts.result)
     shapes = (*(a.type.shape for a in n.args), n.type.shape)
     extent: dict[str, object] = {}
     for own, shape in zip(parts, shapes):

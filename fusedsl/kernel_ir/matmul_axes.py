@@ -51,8 +51,8 @@ def axes_of(kernel: KernelIR, body: Body) -> set[int]:
     found = {p.axis for p in kernel.positions if p.value.name in names and p.axis < kernel.row_axes}
     for load in kernel.loads:
         if load.value.name in names:
-            letters = kernel.operands[load.operand].strides[: kernel.row_axes]
-            found |= {axis for axis, letter in enumerate(letters) if letter != "0"}
+            stride_kinds = kernel.operands[load.operand].strides[: kernel.row_axes]
+            found |= {axis for axis, kind in enumerate(stride_kinds) if kind != "0"}
     return found
 
 

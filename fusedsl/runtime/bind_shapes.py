@@ -153,7 +153,7 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: BoundAr
     elif plan.resident[0].products:
         nears = contiguous_axis_access(merged, placed.dtypes, placed.addresses)
     operands = tuple(
-        Operand(use.name, use.dtype, stride_kinds(merged.extents, line), a, *near, _rank_letter(rank))
+        Operand(use.name, use.dtype, stride_kinds(merged.extents, line), a, *near, _rank_stride_kind(rank))
         for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, placed.ranks)
     )
     finish = plan.column_epilogue
@@ -231,6 +231,6 @@ def _only_operand(plan: KernelPlan, phases: tuple[Phase, ...], merged: MergedAxe
     return min(loads) if alone and len(loads) == 1 and row_axes - 1 not in placed else -1
 
 
-def _rank_letter(strides: tuple[int, ...]) -> str:
+def _rank_stride_kind(strides: tuple[int, ...]) -> str:
     """How an array is strided along the ranks of a sort; "" if it does not vary there."""
     return "".join("1" if s == 1 else "s" for s in strides)

@@ -76,10 +76,10 @@ def _alike(kernel: KernelIR, extents: tuple[int, ...]) -> KernelIR:
 def _split(kernel: KernelIR, operand: Operand, single: Sequence[int]) -> Operand:
     """An array whose rows may begin anywhere: those that vary from row to row as all others do. Nothing is known of the
     axes that are `single`."""
-    letters = list(operand.strides)
+    stride_kinds = list(operand.strides)
     for axis in single:
-        letters[axis] = "s"
-    varies = "0" not in letters[: kernel.row_axes]
+        stride_kinds[axis] = "s"
+    varies = "0" not in stride_kinds[: kernel.row_axes]
     split = operand.access != "element" and kernel.column_axes == 1
     access = ("peeled" if varies else "element") if split else operand.access
-    return replace(operand, strides="".join(letters), access=access)
+    return replace(operand, strides="".join(stride_kinds), access=access)

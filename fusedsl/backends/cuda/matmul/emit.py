@@ -21,7 +21,7 @@ from . import (
     udiv64,
     zero_accumulators,
 )
-from .emit_places import COLUMN, ROW, STEP, ElementPlaces
+from .emit_addresses import COLUMN, ROW, STEP, ElementAddresses
 from .schedule import CHAIN, DEPTH, EDGE, PADDED, MatmulSchedule, unique_factors
 
 PARTS = 4  # columns of a thread, which are finished one after another
@@ -41,7 +41,7 @@ class MatmulEmitter:
         self.src = SourceBuilder(kernel)
         steps = tuple(range(kernel.row_axes, kernel.axes))
         self.axes = {ROW: found.rows, COLUMN: found.columns, STEP: steps}
-        self.places = ElementPlaces(self.src, self.axes, found.batch)
+        self.addresses = ElementAddresses(self.src, self.axes, found.batch)
         self.packed = unique_factors(found)
         self.folds = kernel.phases[0].folds
 
@@ -72,7 +72,7 @@ class MatmulEmitter:
             src.assign("further", udiv64("rest", f"{kind}_squares"))
             src.assign(f"{kind}_from", f"(rest - further * {kind}_squares) * {EDGE}")
             src.assign("rest", "further")
-        self.places.enter_batch("rest")
+        self.addresses.emit_batch("rest")
 
     # -- the sums
 
@@ -107,7 +107,7 @@ class MatmulEmitter:
         made = {f"places{k}": k_slice_coordinates(along), f"put{k}": store_k_slice(dtype.name, along)}
         places, put = src.bind_several(made)
         src.assign(f"{kind}s_here, steps_here", places())
-        src.emit(put(f"strip{k}_at", self.places.factor(kind, body, k)))
+        src.emit(put(f"strip{k}_at", self.addresses.factor(kind, body, k)))
 
     # -- after the sums
 
@@ -118,4 +118,4 @@ class MatmulEmitter:
         made = {f"places_of{part}": output_coordinates(part), f"take{part}": SUMS.slice(4 * part, 4)}
         places, take = src.bind_several(made)
         src.assign("rows_here, columns_here", places())
-        self.places.finish(self.kernel.phases[0], [take(f"total{k}") for k in range(len(self.folds))], scatter)
+        self.addresses.finish(self.kernel.phases[0], [take(f"total{k}") for k in range(len(self.folds))], scatter)

@@ -37,7 +37,7 @@ class MmaMatmulEmitter:
         s, src = self.schedule, self.src
         src.read_scalars()
         self._work_tile()
-        self.coordinates.emit_batch()
+        self.coordinates.emit_batch("batch")
         src.bind("memory", dynamic_smem(ALIGNMENT))
         src.emit("ring = memory()", f"sums_at = int32(ring + {s.sums_offset})")
         for n in range(len(self.factors)):

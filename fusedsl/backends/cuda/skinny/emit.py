@@ -10,7 +10,7 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.matmul_operands import matmul_operands
 from ..emit.source_text import SourceBuilder, header
 from ..matmul import scatter_vectors, udiv64
-from ..matmul.emit_places import COLUMN, ROW, STEP, ElementPlaces
+from ..matmul.emit_addresses import COLUMN, ROW, STEP, ElementAddresses
 from ..rows_and_columns import grid_dim
 from ..tile import Tile, barrier, block_idx, commit_group, dynamic_smem_base, is_last_block, thread_idx, wait_group
 from . import (
@@ -42,7 +42,7 @@ class SkinnyEmitter:
         self.kernel, self.schedule, self.layout, self.found = kernel, schedule, schedule.layout, found
         self.src = SourceBuilder(kernel)
         axes = {ROW: found.axes.rows, COLUMN: found.axes.columns, STEP: (kernel.axes - 1,)}
-        self.places = ElementPlaces(self.src, axes, found.axes.batch)
+        self.addresses = ElementAddresses(self.src, axes, found.axes.batch)
         self.narrow, self.streamed = (COLUMN, ROW) if schedule.turned else (ROW, COLUMN)
         self.narrow_operands, self.streamed_operands = schedule.sides(found)
         self.narrow_axis, self.streamed_axis = axes[self.narrow][0], axes[self.streamed][0]
@@ -69,7 +69,7 @@ class SkinnyEmitter:
     def _find_tile(self) -> None:
         """The batch, the tile and the steps of this block."""
         src, names, layout = self.src, self.src.names, self.layout
-        for kind, axes in self.places.axes.items():
+        for kind, axes in self.addresses.axes.items():
             src.assign(f"{kind}s", names.extent(axes[0]))
         src.assign("tiles", f"({self.streamed}s + {layout.streamed - 1}) >> {layout.streamed.bit_length() - 1}")
         src.assign("number", f"int64({block_idx()})")
@@ -85,7 +85,7 @@ class SkinnyEmitter:
         src.assign("batch", udiv64("number", "tiles"))
         src.assign(f"{self.streamed}_from", f"(number - batch * tiles) * {layout.streamed}")
         src.assign(f"{self.narrow}_from", "int64(0)")
-        self.places.enter_batch("batch")
+        self.addresses.emit_batch("batch")
 
     def _stride(self, k: int, axis: int) -> str:
         """The stride of an operand along an axis, in elements."""
@@ -105,7 +105,7 @@ class SkinnyEmitter:
         for k in (*self.streamed_operands, *self.narrow_operands):
             kind, axis = self._side(k)
             offset = f"{kind}_from * {self._stride(k, axis)} + step * {self._step_stride(k)}"
-            src.assign(self._coming(k), f"{self.places.base(k)} + ({offset}) * {self.layout.itemsize}")
+            src.assign(self._coming(k), f"{self.addresses.base(k)} + ({offset}) * {self.layout.itemsize}")
         ahead = stages - (not self.schedule.holds_all)
         with src.while_(f"slot < memory + {ahead * size}"):
             self._copy()
@@ -261,7 +261,7 @@ class SkinnyEmitter:
         numbers = src.bind("numbers", SKINNY.numbers())
         src.assign(f"{self.narrow}s_here, {self.streamed}s_here", numbers("part"))
         sums = [self._sum(k) for k in range(len(self.found.pairs))]
-        self.places.finish(self.kernel.phases[0], sums, scatter_vectors)
+        self.addresses.finish(self.kernel.phases[0], sums, scatter_vectors)
 
     def _sum(self, k: int) -> str:
         """A part of the sums of a product."""

@@ -8,7 +8,7 @@ from ....kernel_ir.phase import Body
 from ..elementwise import shared_bytes
 from ..emit.source_text import SourceBuilder, header
 from ..matmul import scatter_vectors
-from ..matmul.emit_places import COLUMN, ROW, STEP, ElementPlaces
+from ..matmul.emit_addresses import COLUMN, ROW, STEP, ElementAddresses
 from ..tile import Tile, TileIntrinsics, barrier, block_idx, thread_idx
 from . import SmallTile, SmallTileIntrinsics
 from .layout import OWN
@@ -32,7 +32,7 @@ class SmallMatmulEmitter:
         self.src, self.phase = SourceBuilder(kernel), kernel.phases[0]
         steps = tuple(range(kernel.row_axes, kernel.axes))
         axes = {ROW: found.rows, COLUMN: found.columns, STEP: steps}
-        self.places = ElementPlaces(self.src, axes, found.batch, schedule.near)
+        self.addresses = ElementAddresses(self.src, axes, found.batch, schedule.near)
         # what shared memory holds, each once: (side, body, whether it lies along the steps)
         pairs = zip(found.factors, schedule.along)
         every = [part for pair, along in pairs for part in zip(SIDES, pair, along)]
@@ -57,12 +57,12 @@ class SmallMatmulEmitter:
         shift = self.layout.threads.bit_length() - 1
         src.assign("batch", f"int64({block_idx()}) * {self.layout.matrices} + ({thread_idx()} >> {shift})")
         src.assign("batches", " * ".join(["int64(1)", *(names.extent(a) for a in self.found.batch)]))
-        for kind, axes in self.places.axes.items():
+        for kind, axes in self.addresses.axes.items():
             extent = " * ".join(names.extent(a) for a in axes)
             src.assign(f"{kind}s", extent if kind == STEP else f"select(batch < batches, {extent}, int64(0))")
             src.assign(f"{kind}_from", "int64(0)")
         src.assign("batch", "minimum(batch, batches - 1)")
-        self.places.enter_batch("batch")
+        self.addresses.emit_batch("batch")
 
     def _multiply(self) -> None:
         """The sums of all products, a few steps at a time."""
@@ -90,7 +90,7 @@ class SmallMatmulEmitter:
         places = src.bind(f"places{k}", SMALL.factor_places(side, along))
         put = src.bind(f"put{k}", SMALL.store_factor(side, body.results[0].dtype.name, along))
         src.assign(f"{side}s_here, steps_here", places())
-        return put(f"strip{k}_at", self.places.factor(side, body, k, tile))
+        return put(f"strip{k}_at", self.addresses.factor(side, body, k, tile))
 
     def _finish(self, part: int) -> None:
         """What follows the sums, for one of a thread's rows."""
@@ -98,4 +98,4 @@ class SmallMatmulEmitter:
         made = {f"places_of{part}": SMALL.sum_places(part), f"take{part}": SUMS.slice(part, 1)}
         places, take = src.bind_several(made)
         src.assign("rows_here, columns_here", places())
-        self.places.finish(self.phase, [take(f"total{k}") for k in range(len(self.phase.folds))], scatter_vectors)
+        self.addresses.finish(self.phase, [take(f"total{k}") for k in range(len(self.phase.folds))], scatter_vectors)
