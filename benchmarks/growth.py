@@ -167,7 +167,7 @@ def _most_memory() -> int:
 def run(called: Any, arrays: dict[str, Any], device: str) -> Any:
     """A first call, on the CPU itself, for CUDA up to machine code; what was planned."""
     import fusedsl as fd
-    from fusedsl.report.explain import compile_ahead
+    from fusedsl.report.resources import compile_ahead
 
     if isinstance(called, fd.Kernel):
         program, given = called._program, [arrays[name] for name in called.params]

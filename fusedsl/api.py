@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from .config import OptionChanges
     from .program.plans import Plans
-    from .report.explain import Explanation, Resources
+    from .report.explain import Explanation
+    from .report.resources import Resources
     from .runtime.bound_call import BoundCall
     from .runtime.cuda_graph import GraphCall
 
@@ -211,7 +212,7 @@ class Kernel:
         `cc` is the compute capability (80, 90, 100); by default that of the arrays' GPU, else 90. The result is a
         tuple of KernelResources that prints as a table. CompileError where numba-cuda is missing.
         """
-        from .report.explain import resources
+        from .report.resources import resources
 
         return self._inspect(args, named, lambda program, values: resources(program, values, cc))
 
@@ -222,7 +223,7 @@ class Kernel:
         On a GPU the kernels are loaded too; the driver first waits for the GPU's queued work. Specs alone mean arrays
         of this machine: on its first GPU, or its CPU if it has none.
         """
-        from .report.explain import compile_ahead
+        from .report.resources import compile_ahead
 
         self._inspect(args, named, lambda program, values: compile_ahead(program, values, device, cc))
         return self

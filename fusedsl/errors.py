@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
+from .source_caret import line_start, underlined
+
 P = ParamSpec("P")
 T = TypeVar("T")
-
-MAX_COLUMNS = 100  # of a quoted line; longer lines are cropped around the caret
 
 
 class FusedslError(Exception):
@@ -60,7 +60,7 @@ class FusedslError(Exception):
         """The 1-based column of the caret in its line; None without a span."""
         if self.caret is None:
             return None
-        return self.caret - _line_start(self.text or "", self.caret) + 1
+        return self.caret - line_start(self.text or "", self.caret) + 1
 
     @property
     def line(self) -> int | None:
@@ -70,7 +70,7 @@ class FusedslError(Exception):
     def __str__(self) -> str:
         lines = [f"fusedsl.{type(self).__name__}[{self.code}]: {self.message}"]
         if self.text is not None and self.span is not None and self.caret is not None:
-            lines += _underlined(self.text, self.span, self.caret, self.note)
+            lines += underlined(self.text, self.span, self.caret, self.note)
         elif self.note:
             lines.append(f"  note: {self.note}")
         lines += [f"  inside {position}" for position in self.inside]
@@ -268,35 +268,3 @@ def _similarity(name: str, candidate: str) -> float:
     from difflib import SequenceMatcher
 
     return SequenceMatcher(None, name, candidate).ratio()
-
-
-def _line_start(text: str, offset: int) -> int:
-    return text.rfind("\n", 0, offset) + 1
-
-
-def _underlined(text: str, span: tuple[int, int], caret: int, note: str | None) -> list[str]:
-    """The line with the caret, and the underline: `~` below the span's part of that line, `^` below the caret."""
-    start = _line_start(text, caret)
-    end = text.find("\n", caret)
-    end = len(text) if end < 0 else end
-    left, right = _window(end - start, caret - start)
-    ellipsis, more = "..." if left else "", "..." if right < end - start else ""
-    shown = ellipsis + _printable(text[start + left : start + right].rstrip("\r")) + more
-    mark = caret - start - left
-    first = min(max(span[0] - start - left, 0), mark)
-    last = max(min(span[1] - start, right) - left, mark + 1)
-    underline = " " * (len(ellipsis) + first) + "~" * (mark - first) + "^" + "~" * (last - mark - 1)
-    number = str(text.count("\n", 0, caret) + 1)
-    return [f"  {number} | {shown}".rstrip(), f"  {' ' * len(number)} | {underline}" + (f"  {note}" if note else "")]
-
-
-def _window(length: int, mark: int) -> tuple[int, int]:
-    if length <= MAX_COLUMNS:
-        return 0, length
-    left = min(max(mark - MAX_COLUMNS // 2, 0), max(length - MAX_COLUMNS, 0))
-    return left, min(left + MAX_COLUMNS, length)
-
-
-def _printable(text: str) -> str:
-    """One column a character: tabs become blanks, anything unprintable a question mark."""
-    return "".join(c if c.isprintable() else " " if c == "\t" else "?" for c in text)

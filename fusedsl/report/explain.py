@@ -16,18 +16,16 @@ from ..program.call_outputs import in_place
 from ..program.call_target import CallTarget
 from ..program.library_product import LibraryProduct
 from ..program.resolve_call import Members, ResolvedCall, resolve
-from ..runtime.arrays import CPU, ArrayFacts, Weak
+from ..runtime.arrays import ArrayFacts, Weak
 from ..runtime.compile import source_of
-from ..runtime.driver import driver
 from .float64_warnings import Float64Operation, float64_operations
 from .fusion_barriers import FusionBarrier, fusion_barriers
 from .kernel_formulas import array_name
-from .kernel_report import Figures, KernelReport, figures_of, report_launch
+from .kernel_report import KernelReport, report_launch
 from .measure import launch_seconds
 from .schema import VERSION
 from .sort_baseline import slower_than_numpy
 from .stored_operands import stored_operand_notes
-from .table import html_table, text_table
 from .target import choose_target, describe_arguments, this_machine
 from .unfused_baseline import UnfusedBaseline, unfused_baseline
 from .units import seconds_text
@@ -252,60 +250,3 @@ def _source(call: ResolvedCall, members: Members) -> tuple[str, str]:
         return plan.name, f"# {plan.name}, by the library\n{product.source(left, right, out)}"
     kernel, schedule = call.scheduled_launch(members)
     return kernel.name, source_of(kernel, schedule)
-
-
-@dataclass(frozen=True)
-class KernelResources:
-    """The resources of one launch, from the real compiler."""
-
-    name: str
-    threads: int
-    predicted_registers: int
-    figures: Figures
-
-
-class Resources(tuple[KernelResources, ...]):
-    """The kernels' resources in launch order; `str()` is a table."""
-
-    HEAD = ("kernel", "registers", "predicted", "spilled", "shared", "threads", "blocks/SM", "occupancy", "limit")
-
-    def _rows(self) -> list[list[str]]:
-        rows = []
-        for k in self:
-            f = k.figures
-            numbers = (f.registers, k.predicted_registers, f"{f.spill_bytes} B", f"{f.shared_bytes} B", k.threads)
-            rows.append([k.name, *map(str, numbers), str(f.blocks_per_sm), f"{f.occupancy:.0%}", f.limiter])
-        return rows
-
-    def __str__(self) -> str:
-        return text_table(self.HEAD, self._rows())
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return html_table(self.HEAD, self._rows())
-
-
-def resources(program: Program, values: Sequence[Any], cc: Any = None) -> Resources:
-    """Registers, spills, shared memory and occupancy of each kernel of ours (see Kernel.resources)."""
-    call = resolved_call(program, values, "cuda", cc)
-    reports = []
-    for members in call.own_launches:
-        built = call.built(members)
-        report = report_launch(call, members, built)
-        figures = figures_of(call, members, built)
-        reports.append(KernelResources(report.name, report.threads or 0, report.predicted_registers or 0, figures))
-    return Resources(reports)
-
-
-def compile_ahead(program: Program, values: Sequence[Any], device=None, cc=None) -> None:
-    """Compile every kernel into memory and the cache, and load it on the arrays' device (see Kernel.compile)."""
-    call = resolved_call(program, values, device, cc, specs=this_machine(), reserve=True)
-    arrays = [a for a in call.arguments.values() if isinstance(a, ArrayFacts) and device is None and cc is None]
-    cards = {a.device[1] for a in arrays if a.device != CPU and call.target.is_cuda}
-    for members in call.own_launches:
-        if not any(bound.empty for _, bound in members):
-            built = call.built(members)
-            for card in cards:
-                driver().loaded(built.code, built.symbols[0], card)
