@@ -40,6 +40,8 @@ was taken. All peers of a table were measured in one run on one machine. Nothing
 - **vs a peer** is the peer's time divided by ours: more than 1 means that fusedsl is faster.
 - <span class="loss">Red</span> marks less than {loss} of a peer's speed, or of the roofline.
 
+![Speed-ups of every case, on an NVIDIA H200 and on a CPU](../static/speedups.svg)
+
 `python -m fusedsl bench` measures on your machine, with the peers that are installed. The raw numbers, with the 20 %
 and 80 % quantiles, are JSON files in [benchmarks/results](../../benchmarks/results). Each case has a row in
 [RESULTS.md](../../benchmarks/RESULTS.md).

@@ -215,8 +215,9 @@ Every function of the language. [The guide](guide/language.md) introduces the la
 `python -m fusedsl reference NAME` prints an entry, with its definition.
 
 A function is NumPy's of the same name unless its row names another. What stands before `*` goes by position or by
-keyword, the rest by keyword. Dtypes are those of the result; float16, bfloat16 and float8 are computed in float32.
-Literals, `size`, `iota` and `arange` are weak: they take the dtype of the array that they meet.
+keyword, the rest by keyword. Dtypes are those of the result. float16 and bfloat16 are computed in float32; float8 is a
+storage type, to be cast before computing. Literals, `size`, `iota` and `arange` are weak: they take the dtype of the
+array that they meet.
 
 The examples read
 """
