@@ -13,7 +13,7 @@ from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Body, Reduction, Value
 from . import loop_splitting, reduce, scan
 from .roles import ScratchArray, ValueRoles
-from .rows import allocate, counted_loop, extents, free
+from .rows import allocate, counted_loop, extents, free, reduction_loop
 from .schedule import MIN_STRIP, STRIP_MULTIPLE
 from .source_text import address, decode, header, indented, load_line, parameters, store_line, times
 from .statements import renamed, target_of
@@ -161,7 +161,9 @@ class StripEmitter:
     def column(self, p: int) -> list[str]:
         """The loop over the rows of the strip, for one column."""
         after = [line for f in self.kernel.phases[p].folds for line in reduce.accumulate_lane(f, "lane")]
-        return loop_splitting.loop(self.kernel, self.element(p), "lane", "width", counted_loop, after)
+        one_version = self.kernel.batch_invariant_width  # the lanes are rows, and none may choose for another
+        innermost = counted_loop if one_version else reduction_loop(self.kernel)
+        return loop_splitting.loop(self.kernel, self.element(p), "lane", "width", innermost, after)
 
     def unrolled_columns(self, p: int) -> list[str]:
         """The loop over the rows of the strip, for several columns, which are merged in order."""

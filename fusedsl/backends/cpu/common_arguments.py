@@ -10,8 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
+from ...kernel_ir.kernel import KernelIR
 from .source_text import indented
-from .statements import code_of, parsed
+from .statements import code_of, names_in, parsed, target_of
 
 BEYOND = {"sin": "beyond", "cos": "beyond", "tan": "beyond", "power": "power_beyond", "fmod": "fmod_beyond"}
 BLOCK = 256  # elements of a block
@@ -34,6 +35,36 @@ def loop(
     block += _each(look, index)
     block += ["if far:", *indented(_each(lines, index)), "else:", *indented(_each(near, index))]
     return [f"for block in range(({span} + {BLOCK - 1}) // {BLOCK}):", *indented(block)]
+
+
+def short_loop(lines: list[str], loaded: Collection[str], index: str, first: str, end: str) -> list[str]:
+    """A loop over few elements that may carry values from one to the next, as reductions do: tested as a whole."""
+    code = list(map(code_of, lines))
+    calls = [_calls(line, loaded) for line in code]
+    span = end if first == "0" else f"{first}, {end}"
+    if not any(calls):
+        return [f"for {index} in range({span}):", *indented(lines)]
+    tests = list(dict.fromkeys(f"far = far | {_test(call)}" for line in calls for call in line))
+    near = list(map(_near, code, calls))
+    look = [f"for {index} in range({span}):", *indented([*_computing(near, tests), *tests])]
+    near, far = ([f"for {index} in range({span}):", *indented(body)] for body in (near, lines))
+    return ["far = False", *look, "if far:", *indented(far), "else:", *indented(near)]
+
+
+def _computing(lines: list[str], tests: list[str]) -> list[str]:
+    """The lines that compute what the tests read, in order."""
+    needed, found = names_in(tests), []
+    for line in reversed(lines):
+        if target_of(line) in needed:
+            found.append(line)
+            needed |= names_in([line])
+    return found[::-1]
+
+
+def floats(kernel: KernelIR) -> set[str]:
+    """The names of floats that are loads or scalars."""
+    values = [load.value for load in kernel.loads] + list(kernel.scalars)
+    return {value.name for value in values if value.dtype.kind == "f"}
 
 
 def _each(lines: list[str], index: str) -> list[str]:

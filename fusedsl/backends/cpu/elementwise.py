@@ -76,18 +76,12 @@ def line(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
             lines.append(f"{position.value.name} = {position.value.dtype}(i{position.axis})")
     hoisted = tuple(load for load in kernel.loads if kernel.operands[load.operand].strides[inner] == "0")
     lines += [load_line(load, f"a{load.operand}", "0") for load in hoisted]
-    loaded = floats(kernel)
+    loaded = common_arguments.floats(kernel)
 
     def innermost(each: list[str], index: str, first: str, end: str) -> list[str]:
         return memmove_calls(kernel, each, index, first, end) or common_arguments.loop(each, loaded, index, first, end)
 
     return [*lines, *loop_splitting.loop(kernel, element(kernel, hoisted, "i", known), "i", "count", innermost)]
-
-
-def floats(kernel: KernelIR) -> set[str]:
-    """The names of floats that are loads or scalars."""
-    values = [load.value for load in kernel.loads] + list(kernel.scalars)
-    return {value.name for value in values if value.dtype.kind == "f"}
 
 
 def element(kernel: KernelIR, hoisted: tuple, index: str, known: Steps) -> list[str]:

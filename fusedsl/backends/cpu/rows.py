@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...kernel_ir.kernel import KernelIR, Load
-from . import loop_splitting, reduce, row_products, scan, sort
+from . import common_arguments, loop_splitting, reduce, row_products, scan, sort
 from .reduce import LANES, LEVELS
 from .roles import ScratchArray, ValueRoles
 from .schedule import SEGMENT
@@ -136,7 +136,8 @@ def elements(roles: ValueRoles, p: int) -> list[str]:
         start = [line for f in phase.folds for line in reduce.identity(f)]
         folding = [line for f in phase.folds for line in reduce.accumulate_register(f)]
     if not lanes and not phase.scans:
-        return [*start, *loop_splitting.loop(roles.kernel, element(roles, p, "j"), "j", "count", counted_loop, folding)]
+        lines = element(roles, p, "j")
+        return [*start, *loop_splitting.loop(roles.kernel, lines, "j", "count", reduction_loop(roles.kernel), folding)]
     column = "count - 1 - start - lane" if scan.is_reverse(phase) else "start + lane"
     inner = [f"j = {column}", *element(roles, p, "j")]
     block = [f"start = block * {LANES}", f"within = smaller({LANES}, count - start)", *scan.init_block(phase)]
@@ -149,7 +150,7 @@ def elements(roles: ValueRoles, p: int) -> list[str]:
     elif phase.scans:
         block += counted_loop([*inner, *folding], "lane", "0", "within")
     else:
-        block += loop_splitting.loop(roles.kernel, inner, "lane", "within", counted_loop, folding)
+        block += loop_splitting.loop(roles.kernel, inner, "lane", "within", reduction_loop(roles.kernel), folding)
     block += scan.finish_block(phase)
     loop = [f"for block in range((count + {LANES - 1}) // {LANES}):", *indented(block)]
     return [*start, *loop, *(reduce.reduce_lanes(phase.folds) if lanes else [])]
@@ -159,6 +160,12 @@ def counted_loop(lines: list[str], index: str, first: str, end: str) -> list[str
     """The innermost loop."""
     span = end if first == "0" else f"{first}, {end}"
     return [f"for {index} in range({span}):", *indented(lines)]
+
+
+def reduction_loop(kernel: KernelIR) -> loop_splitting.Innermost:
+    """The innermost loop of a phase without scans, in two versions by the range of arguments where that pays."""
+    loaded = common_arguments.floats(kernel)
+    return lambda lines, index, first, end: common_arguments.short_loop(lines, loaded, index, first, end)
 
 
 def segment_prologue(roles: ValueRoles, p: int, base: str) -> list[str]:

@@ -78,8 +78,7 @@ class _ShortRowsEmitter:
         return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""])
 
     def innermost(self, lines: list[str], index: str, first: str, end: str) -> list[str]:
-        values = [load.value for load in self.kernel.loads] + list(self.kernel.scalars)
-        loaded = {v.name for v in values if v.dtype.kind == "f"}
+        loaded = common_arguments.floats(self.kernel)
         loaded |= {f"{name}_c{k}" for name in loaded for k in range(1, len(self.columns))}
         return common_arguments.loop(lines, loaded, index, first, end)
 

@@ -129,3 +129,43 @@ def test_blocks_cover_every_element(size):
         expected = x**y, np.sin(y)
     for result, wanted in zip(fd.evaluate("x**y, sin(y)", x=x, y=y, fallback=False), expected):
         np.testing.assert_allclose(result, wanted, 1e-14)
+
+
+# ---- loops of reductions
+
+
+def test_a_loop_of_a_reduction_looks_at_its_arguments_and_at_nothing_that_it_carries():
+    lines = [
+        "x_0 = load0(c0, j)",
+        "y_0 = x_0 * s_0",
+        "sin_0 = sin(y_0)",
+        "store1(c1, j, sin_0)",
+        "sum_0 = sum_0 + sin_0",
+    ]
+    look, near = "x_0 = load0(c0, j) | y_0 = x_0 * s_0 | far = far | beyond(y_0)", lines[2].replace("sin(", "sin_near(")
+    loop = [line.strip() for line in common_arguments.short_loop(lines, {"x_0"}, "j", "0", "count")]
+    assert " | ".join(loop[2 : loop.index("if far:")]) == look
+    assert loop.index(lines[2]) < loop.index("else:") < loop.index(near)
+    assert loop.count("sum_0 = sum_0 + sin_0") == 2
+    assert common_arguments.short_loop(lines[:2], {"x_0"}, "j", "first", "end")[0] == "for j in range(first, end):"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("sum(sin(x), axis=1), max(x, axis=1)", lambda x: (np.sin(x).sum(1), x.max(1))),
+        ("max(cos(x), axis=1)", lambda x: (np.cos(x).max(1),)),
+        ("sum(sin(x) * cos(x), axis=0)", lambda x: ((np.sin(x) * np.cos(x)).sum(0),)),
+        ("sin(x) / sum(abs(x) ** 1.7, axis=1, keepdims=True)",
+         lambda x: (np.sin(x) / (np.abs(x) ** 1.7).sum(1, keepdims=True),)),
+        ("sum(fmod(x, 0.7), axis=1)", lambda x: (np.fmod(x, 0.7).sum(1),)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("columns", [7, 70, 2100])
+def test_reductions_of_near_and_far_arguments(text, wanted, columns):
+    x = np.random.default_rng(columns).standard_normal((9, columns)) * 3
+    x[1::4, ::3] *= 1e8
+    x[5, -1] = 0
+    results = fd.evaluate(text, x=x, fallback=False)
+    for result, right in zip(results if isinstance(results, tuple) else (results,), wanted(x), strict=True):
+        np.testing.assert_allclose(result, right, rtol=1e-12, atol=1e-10 * np.abs(right).max())
