@@ -62,13 +62,13 @@ def test_the_readme_is_short():
 
 
 def test_the_files_that_the_docs_name_exist():
-    generated = ROOT / "docs" / "tables"
-    pages = sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent != generated)
+    generated = [ROOT / "docs" / name for name in ("tables", "gallery", "_build")]  # by the build of the site
+    pages = sorted(page for page in (ROOT / "docs").rglob("*.md") if not set(generated) & set(page.parents))
     for page in pages:
         text = page.read_text(encoding="utf-8")
         for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)\s]*)?\)", text):
             target = (page.parent / link).resolve()
-            assert target.exists() or target.parent == generated, f"{page.name}: {link}"
+            assert target.exists() or set(generated) & set(target.parents), f"{page.name}: {link}"
         for name in re.findall(r"`([\w./]+/(?:[\w.]+\.(?:py|fd))?|\w+\.py)`", text):
             known = (ROOT / name).exists() or any((ROOT / "fusedsl").glob(f"**/{name}"))
             assert known, f"{page.name}: {name}"
@@ -94,8 +94,9 @@ def test_what_the_readme_calls_unsupported_is_refused_by_name():
 
     x = np.ones((2, 2), np.float32)
     for text in (
-        "median(x)",
         "unique(x)",
+        "nonzero(x)",
+        "scatter_add(x, y, x)",
     ):
         with pytest.raises(fd.Unsupported):
             fd.evaluate(text, {"x": x, "y": np.arange(2)})
