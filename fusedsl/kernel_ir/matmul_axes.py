@@ -28,7 +28,7 @@ def matmul_axes(kernel: KernelIR) -> MatmulAxes | None:
 
     The last axis of one factor only is a column: neighbours in memory are columns of the result.
     """
-    found: MatmulAxes | None = None
+    axes: MatmulAxes | None = None
     for product in kernel.products:
         left, right = (axes_of(kernel, body) for body in (product.left, product.right))
         alone = left ^ right
@@ -39,21 +39,21 @@ def matmul_axes(kernel: KernelIR) -> MatmulAxes | None:
         factors = (product.right, product.left) if turned else (product.left, product.right)
         batch = set(range(kernel.row_axes)) - alone
         parts = [tuple(sorted(s)) for s in (batch, mine - other, other - mine)]
-        if found is not None and [found.batch, found.rows, found.columns] != parts:
+        if axes is not None and [axes.batch, axes.rows, axes.columns] != parts:
             return None
-        found = MatmulAxes(parts[0], parts[1], parts[2], (*(found.factors if found else ()), factors))
-    return found
+        axes = MatmulAxes(parts[0], parts[1], parts[2], (*(axes.factors if axes else ()), factors))
+    return axes
 
 
 def axes_of(kernel: KernelIR, body: Body) -> set[int]:
     """The row axes along which the results of a body vary."""
     names = {v.name for v in body.args}
-    found = {p.axis for p in kernel.positions if p.value.name in names and p.axis < kernel.row_axes}
+    varying = {p.axis for p in kernel.positions if p.value.name in names and p.axis < kernel.row_axes}
     for load in kernel.loads:
         if load.value.name in names:
             stride_kinds = kernel.operands[load.operand].strides[: kernel.row_axes]
-            found |= {axis for axis, kind in enumerate(stride_kinds) if kind != "0"}
-    return found
+            varying |= {axis for axis, kind in enumerate(stride_kinds) if kind != "0"}
+    return varying
 
 
 def is_contiguous_along_sum(kernel: KernelIR, body: Body) -> bool:

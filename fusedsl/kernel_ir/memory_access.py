@@ -155,13 +155,13 @@ def contiguous_axis_access(
 ) -> list[tuple[int, Access]]:
     """For each operand of a matrix product (its contiguous axis, or -1; "vector" if every line along it begins at a
     multiple of 16 bytes and no stride is negative, else "element")."""
-    found: list[tuple[int, Access]] = []
+    choices: list[tuple[int, Access]] = []
     for d, line, address in zip(dtypes, merged.strides, addresses):
         axis = next((a for a in reversed(range(len(line))) if line[a] == 1), -1)
         others = [step for a, step in enumerate(line) if a != axis]
         whole = address % ACCESS_BYTES == 0 and all(s >= 0 and s * d.itemsize % ACCESS_BYTES == 0 for s in others)
-        found.append((axis, "vector" if axis >= 0 and whole else "element"))
-    return found
+        choices.append((axis, "vector" if axis >= 0 and whole else "element"))
+    return choices
 
 
 def row_access(

@@ -46,9 +46,9 @@ class Cublas:
 @cache
 def cublas_of(library: str) -> Cublas | None:
     """The cuBLAS of torch or CuPy; None if it cannot be told which loaded library that is."""
-    found = {"torch": _of_torch, "cupy": _of_cupy}.get(library)
+    find_handle = {"torch": _of_torch, "cupy": _of_cupy}.get(library)
     try:
-        return found() if found else None
+        return find_handle() if find_handle else None
     except (AttributeError, ImportError, OSError):
         return None
 
@@ -75,8 +75,8 @@ def _of_cupy() -> Cublas | None:
 def loaded_cublas(paths: Iterable[str], major: int) -> str | None:
     """The file of cuBLAS of this major version among these paths; None if there is none, or if there are several."""
     named = (re.fullmatch(r"libcublas\.so\.(\d+)(\..*)?", Path(path).name) for path in set(paths))
-    found = {match.string for match in named if match and int(match[1]) == major}
-    whole = [path for path in set(paths) if Path(path).name in found]
+    names = {match.string for match in named if match and int(match[1]) == major}
+    whole = [path for path in set(paths) if Path(path).name in names]
     return whole[0] if len(whole) == 1 else None
 
 

@@ -35,14 +35,14 @@ def emit_matmul(kernel: KernelIR, schedule: MatmulSchedule) -> str:
 
 class MatmulEmitter:
     def __init__(self, kernel: KernelIR, schedule: MatmulSchedule):
-        found = matmul_axes(kernel)
-        assert found is not None
-        self.kernel, self.schedule, self.sides = kernel, schedule, found
+        matmul = matmul_axes(kernel)
+        assert matmul is not None
+        self.kernel, self.schedule, self.sides = kernel, schedule, matmul
         self.src = SourceBuilder(kernel)
         steps = tuple(range(kernel.row_axes, kernel.axes))
-        self.axes = {ROW: found.rows, COLUMN: found.columns, STEP: steps}
-        self.addresses = ElementAddresses(self.src, self.axes, found.batch)
-        self.packed = unique_factors(found)
+        self.axes = {ROW: matmul.rows, COLUMN: matmul.columns, STEP: steps}
+        self.addresses = ElementAddresses(self.src, self.axes, matmul.batch)
+        self.packed = unique_factors(matmul)
         self.folds = kernel.phases[0].folds
 
     def source(self) -> str:
@@ -104,8 +104,8 @@ class MatmulEmitter:
     def _strip(self, k: int, kind: str, body: Body) -> None:
         """Compute this thread's elements of a factor, and put them into shared memory."""
         src, along, dtype = self.src, self.schedule.k_contiguous[k], body.results[0].dtype
-        made = {f"places{k}": k_slice_coordinates(along), f"put{k}": store_k_slice(dtype.name, along)}
-        places, put = src.bind_several(made)
+        bindings = {f"places{k}": k_slice_coordinates(along), f"put{k}": store_k_slice(dtype.name, along)}
+        places, put = src.bind_several(bindings)
         src.assign(f"{kind}s_here, steps_here", places())
         src.emit(put(f"strip{k}_at", self.addresses.factor(kind, body, k)))
 
@@ -115,7 +115,7 @@ class MatmulEmitter:
         """What follows the sums, for the elements of one of a thread's columns."""
         src = self.src
         src.bind("sums", Tile(width=1, vectors=16, step=1, checks="." * 16))
-        made = {f"places_of{part}": output_coordinates(part), f"take{part}": SUMS.slice(4 * part, 4)}
-        places, take = src.bind_several(made)
+        bindings = {f"places_of{part}": output_coordinates(part), f"take{part}": SUMS.slice(4 * part, 4)}
+        places, take = src.bind_several(bindings)
         src.assign("rows_here, columns_here", places())
         self.addresses.finish(self.kernel.phases[0], [take(f"total{k}") for k in range(len(self.folds))], scatter)

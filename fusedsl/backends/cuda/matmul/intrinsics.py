@@ -50,8 +50,8 @@ def k_slice_coordinates(along: bool) -> Callable:
     @emitted(result)
     def emit(e):
         pairs = _own_elements(e, along)
-        made = [e.pack(kind, [e.builder.zext(pair[side], I64) for pair in pairs]) for side in range(2)]
-        return e.pack(result, made)
+        sides = [e.pack(kind, [e.builder.zext(pair[side], I64) for pair in pairs]) for side in range(2)]
+        return e.pack(result, sides)
 
     return emit
 

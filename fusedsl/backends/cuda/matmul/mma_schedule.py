@@ -119,8 +119,10 @@ def fastest(
     kernel: KernelIR, operands: MatmulOperands, tried: Tried, extents: Extents, hardware: Hardware
 ) -> MmaMatmulSchedule | None:
     """The schedule that is predicted to be the fastest of those tried that fit."""
-    found = ((one, _schedule(kernel, operands, one, extents, hardware)) for one in tried[0])
-    some = [(one, n) for one, s in found if s is not None for n in _splits(s, operands, tried[1], extents, hardware)]
+    scheduled = ((one, _schedule(kernel, operands, one, extents, hardware)) for one in tried[0])
+    some = [
+        (one, n) for one, s in scheduled if s is not None for n in _splits(s, operands, tried[1], extents, hardware)
+    ]
     if not some:
         return None
     _, best = min(some, key=lambda pair: _clocks(pair[1], pair[0].rate, operands, extents, hardware))

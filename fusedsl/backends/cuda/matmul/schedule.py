@@ -41,9 +41,9 @@ class MatmulSchedule(Schedule):
         return self.threads
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-        found = matmul_axes(kernel)
-        assert found is not None
-        return LaunchConfig(_tiles(found, extents), self.threads, exclusive=True)
+        axes = matmul_axes(kernel)
+        assert axes is not None
+        return LaunchConfig(_tiles(axes, extents), self.threads, exclusive=True)
 
 
 def unique_factors(found: MatmulAxes) -> list[tuple[str, Body]]:
@@ -53,16 +53,16 @@ def unique_factors(found: MatmulAxes) -> list[tuple[str, Body]]:
 
 def schedule_matmul(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Schedule | None:
     """How a kernel that sums products runs, the first way that fits; None where it is better run row by row."""
-    found = (scheduler(kernel, extents, hardware) for scheduler in SCHEDULERS)
-    return next((schedule for schedule in found if schedule is not None), None)
+    schedules = (scheduler(kernel, extents, hardware) for scheduler in SCHEDULERS)
+    return next((schedule for schedule in schedules if schedule is not None), None)
 
 
 def schedule_smem_tiles(kernel: KernelIR, extents: Extents, hardware: Hardware) -> MatmulSchedule | None:
     """The schedule by K-slices of computed factors in shared memory, on CUDA cores; None where it does not fit."""
-    found = matmul_axes(kernel)
-    if found is None or not kernel.resident or kernel.is_subkernel or not worth_tiling(kernel, found, extents):
+    matmul = matmul_axes(kernel)
+    if matmul is None or not kernel.resident or kernel.is_subkernel or not worth_tiling(kernel, matmul, extents):
         return None
-    packed = unique_factors(found)
+    packed = unique_factors(matmul)
     if sum(DEPTH * PADDED * body.results[0].dtype.itemsize for _, body in packed) > SHARED_BYTES:
         return None
     along = tuple(is_contiguous_along_sum(kernel, body) for _, body in packed)
@@ -70,7 +70,7 @@ def schedule_smem_tiles(kernel: KernelIR, extents: Extents, hardware: Hardware) 
     blocks = 2 if words == 1 else 1
     registers = min(hardware.thread_registers, 64 + 48 * words)
     reason = (
-        f"product of matrices: {_tiles(found, extents)} squares of {EDGE} × {EDGE}, each from strips of {DEPTH} steps "
+        f"product of matrices: {_tiles(matmul, extents)} squares of {EDGE} × {EDGE}, each from strips of {DEPTH} steps "
         "in shared memory; a thread sums 4 × 4 elements"
     )
     return MatmulSchedule(along, blocks, THREADS, reason, registers)

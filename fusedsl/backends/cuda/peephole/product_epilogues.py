@@ -40,7 +40,7 @@ def _with_gelu(body: Body) -> Body:
     """The body with x / 2 (1 + erf(x / sqrt 2)) as one function: x times a share of the normal distribution, which is
     off by less than 2**-16 of itself also where 1 + erf cancels."""
     defined = {i.target: i for i in body.instructions}
-    found: dict[str, Instruction] = {}
+    definitions: dict[str, Instruction] = {}
     for i in body.instructions:
         half, total = (next((a for a in i.names if _is(defined, a, op)), None) for op in ("multiply", "add"))
         if i.op != "multiply" or i.dtype.name != "float32" or half is None or total is None:
@@ -48,9 +48,11 @@ def _with_gelu(body: Body) -> Body:
         x, one, erf = _factor(defined[half], 0.5), _constant(defined[total]), _variable(defined[total])
         inner = defined.get(next(iter(defined[erf].names), "")) if erf and _is(defined, erf, "erf") else None
         if x and one == 1.0 and inner is not None and _factor(inner, SQRT_HALF) == x:
-            found[i.target] = replace(i, op="gelu_for_half", args=(x,))
-    instructions = [found.get(i.target, i) for i in body.instructions]
-    return replace(body, instructions=tuple(_live(instructions, {v.name for v in body.results}))) if found else body
+            definitions[i.target] = replace(i, op="gelu_for_half", args=(x,))
+    instructions = [definitions.get(i.target, i) for i in body.instructions]
+    return (
+        replace(body, instructions=tuple(_live(instructions, {v.name for v in body.results}))) if definitions else body
+    )
 
 
 def _is(defined: dict[str, Instruction], name: str, op: str) -> bool:

@@ -199,5 +199,5 @@ def _on_line(
         reason += f"; of what is before and after the aligned vectors each takes {edges}"
     rows = LOOP_BLOCK // threads if threads <= WARP else 1
     whole = min(shortest // (fewest * width), vectors)
-    found = ResidentRowSchedule(width, vectors, whole, threads, rows, blocks, early, piece, 1, room, edges)
-    return replace(found, reason=reason, registers=registers), need
+    schedule = ResidentRowSchedule(width, vectors, whole, threads, rows, blocks, early, piece, 1, room, edges)
+    return replace(schedule, reason=reason, registers=registers), need

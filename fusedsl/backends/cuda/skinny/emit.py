@@ -37,14 +37,14 @@ class SkinnyEmitter:
     """Emitter of a generated file: the ring of stages, the sums of a block and of a tile, the epilogue."""
 
     def __init__(self, kernel: KernelIR, schedule: SkinnySchedule):
-        found = matmul_operands(kernel)
-        assert found is not None
-        self.kernel, self.schedule, self.layout, self.found = kernel, schedule, schedule.layout, found
+        operands = matmul_operands(kernel)
+        assert operands is not None
+        self.kernel, self.schedule, self.layout, self.operands = kernel, schedule, schedule.layout, operands
         self.src = SourceBuilder(kernel)
-        axes = {ROW: found.axes.rows, COLUMN: found.axes.columns, STEP: (kernel.axes - 1,)}
-        self.addresses = ElementAddresses(self.src, axes, found.axes.batch)
+        axes = {ROW: operands.axes.rows, COLUMN: operands.axes.columns, STEP: (kernel.axes - 1,)}
+        self.addresses = ElementAddresses(self.src, axes, operands.axes.batch)
         self.narrow, self.streamed = (COLUMN, ROW) if schedule.turned else (ROW, COLUMN)
-        self.narrow_operands, self.streamed_operands = schedule.sides(found)
+        self.narrow_operands, self.streamed_operands = schedule.sides(operands)
         self.narrow_axis, self.streamed_axis = axes[self.narrow][0], axes[self.streamed][0]
 
     def source(self) -> str:
@@ -75,7 +75,7 @@ class SkinnyEmitter:
         src.assign("number", f"int64({block_idx()})")
         src.assign("step, step_end", f"int64(0), {STEP}s")
         if self.schedule.is_split:
-            src.assign("all_tiles", " * ".join(["tiles", *(names.extent(a) for a in self.found.axes.batch)]))
+            src.assign("all_tiles", " * ".join(["tiles", *(names.extent(a) for a in self.operands.axes.batch)]))
             src.assign("splits", udiv64(f"int64({grid_dim()})", "all_tiles"))
             src.assign("number, split", f"{udiv64('number', 'splits')}, number - {udiv64('number', 'splits')} * splits")
             depth = layout.depth.bit_length() - 1
@@ -98,7 +98,7 @@ class SkinnyEmitter:
         """The sums of the products: the ring is filled, then a stage multiplied while the later ones come."""
         src, stages, size = self.src, self.schedule.stages, self._stage
         zero = src.bind("zero", SKINNY.zero())
-        for k in range(len(self.found.pairs)):
+        for k in range(len(self.operands.pairs)):
             src.assign(f"total{k}", zero())
         src.assign("memory", dynamic_smem_base())
         src.assign("slot, left", "memory, step_end - step")
@@ -139,7 +139,7 @@ class SkinnyEmitter:
 
     def _multiply_stage(self) -> None:
         multiply = self.src.bind("multiply", SKINNY.multiply())
-        for number, pair in enumerate(self.found.pairs):
+        for number, pair in enumerate(self.operands.pairs):
             narrow, streamed = pair[::-1] if self.schedule.turned else pair
             places = (self._place("ready", streamed), self._place("ready", narrow))
             self.src.assign(f"total{number}", multiply(f"total{number}", *places))
@@ -147,7 +147,7 @@ class SkinnyEmitter:
     @property
     def _stage(self) -> int:
         """Bytes of a stage."""
-        return self.schedule.stage_bytes(self.found)
+        return self.schedule.stage_bytes(self.operands)
 
     @property
     def _elementwise(self) -> list[tuple[int, str]]:
@@ -214,7 +214,7 @@ class SkinnyEmitter:
 
     def _share_sums(self) -> None:
         """The sums of all warps in shared memory, where the ring was."""
-        src, pairs = self.src, range(len(self.found.pairs))
+        src, pairs = self.src, range(len(self.operands.pairs))
         self._wait_all()
         store = src.bind("store_sums", SKINNY.store_sums())
         src.emit(*(store(self._partial(k), f"total{k}") for k in pairs), barrier())
@@ -241,7 +241,7 @@ class SkinnyEmitter:
         src.assign("records", f"workspace + number * splits * {self._record}")
         src.assign("own_record", f"records + split * {self._record}")
         with self._each_part():
-            for k in range(len(self.found.pairs)):
+            for k in range(len(self.operands.pairs)):
                 src.emit(store(self._within(k, "own_record"), load(self._partial(k), "part")))
         with src.if_(f"not {is_last_block('semaphores', 'number', 'splits')}"):
             src.emit("return")
@@ -249,7 +249,7 @@ class SkinnyEmitter:
     @property
     def _record(self) -> int:
         """Bytes of what a block leaves."""
-        return self.layout.record_bytes * len(self.found.pairs)
+        return self.layout.record_bytes * len(self.operands.pairs)
 
     def _within(self, k: int, record: str) -> str:
         """The address of a part of a product's sums in a record."""
@@ -260,7 +260,7 @@ class SkinnyEmitter:
         src = self.src
         numbers = src.bind("numbers", SKINNY.numbers())
         src.assign(f"{self.narrow}s_here, {self.streamed}s_here", numbers("part"))
-        sums = [self._sum(k) for k in range(len(self.found.pairs))]
+        sums = [self._sum(k) for k in range(len(self.operands.pairs))]
         self.addresses.finish(self.kernel.phases[0], sums, scatter_vectors)
 
     def _sum(self, k: int) -> str:

@@ -37,17 +37,17 @@ class SkinnyProblem:
 
 def skinny_problem(kernel: KernelIR, extents: Extents) -> SkinnyProblem | None:
     """The product with few rows that a kernel is; None if it is none whose lines cp.async can copy."""
-    found = matmul_operands(kernel)
-    if found is None or not kernel.resident or kernel.column_axes != 1:
+    operands = matmul_operands(kernel)
+    if operands is None or not kernel.resident or kernel.column_axes != 1:
         return None
-    axes = found.axes
+    axes = operands.axes
     if len(axes.rows) != 1 or len(axes.columns) != 1:
         return None
     rows, columns = extents[axes.rows[0]], extents[axes.columns[0]]
     turned = columns < rows
     few, many = (columns, rows) if turned else (rows, columns)
-    streamed, axis = (found.left, axes.rows[0]) if turned else (found.right, axes.columns[0])
-    kinds = {kernel.operands[k].dtype.name for pair in found.pairs for k in pair}
+    streamed, axis = (operands.left, axes.rows[0]) if turned else (operands.right, axes.columns[0])
+    kinds = {kernel.operands[k].dtype.name for pair in operands.pairs for k in pair}
     sums = {use.accumulators[0].dtype.name for use in kernel.phases[0].folds}
     if len(kinds) != 1 or kinds.isdisjoint(SIDES) or sums != {"float32"}:
         return None
@@ -55,7 +55,7 @@ def skinny_problem(kernel: KernelIR, extents: Extents) -> SkinnyProblem | None:
     most, least = SIDES[dtype]
     if not near or few > most or many < least or extents[-1] < LEAST_STEPS:
         return None
-    return SkinnyProblem(found, dtype, turned, near, few, many, extents[-1], extent(axes.batch, extents))
+    return SkinnyProblem(operands, dtype, turned, near, few, many, extents[-1], extent(axes.batch, extents))
 
 
 def streamed_near(kernel: KernelIR, streamed: tuple[int, ...], rows: int) -> str:

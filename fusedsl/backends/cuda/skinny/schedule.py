@@ -68,13 +68,13 @@ class SkinnySchedule(Schedule):
         return max(self.stages * self.stage_bytes(found), len(found.pairs) * self.layout.partial_bytes)
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-        found = matmul_operands(kernel)
-        assert found is not None
-        tiles, shared = tile_count(found, extents, self.turned, self.layout), self.shared_bytes(found)
+        operands = matmul_operands(kernel)
+        assert operands is not None
+        tiles, shared = tile_count(operands, extents, self.turned, self.layout), self.shared_bytes(operands)
         blocks = tiles * self.splits
         if not self.is_split:
             return LaunchConfig(blocks, self.block_threads, shared, exclusive=True)
-        size = blocks * len(found.pairs) * self.layout.record_bytes
+        size = blocks * len(operands.pairs) * self.layout.record_bytes
         return LaunchConfig(blocks, self.block_threads, shared, workspace=size, semaphores=tiles, exclusive=True)
 
 
@@ -107,9 +107,9 @@ def schedule_skinny(kernel: KernelIR, extents: Extents, hardware: Hardware) -> S
     )
     if splits > 1:
         reason += f"; {splits} blocks share a tile, the last one adds their sums"
-    found = replace(plain, stages=stages, is_split=splits > 1, holds_all=short, splits=splits, blocks=blocks)
+    schedule = replace(plain, stages=stages, is_split=splits > 1, holds_all=short, splits=splits, blocks=blocks)
     ragged = is_ragged(kernel, problem.found)
-    return replace(found, reason=reason, registers=registers, length_specialized=ragged)
+    return replace(schedule, reason=reason, registers=registers, length_specialized=ragged)
 
 
 def _layout(problem: SkinnyProblem) -> SkinnyLayout | None:

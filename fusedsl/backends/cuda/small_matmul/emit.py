@@ -26,15 +26,15 @@ class SmallMatmulEmitter:
     """Emitter of a generated file: the matrix of a thread, its factors and sums, the epilogue row by row."""
 
     def __init__(self, kernel: KernelIR, schedule: SmallMatmulSchedule):
-        found = matmul_axes(kernel)
-        assert found is not None
-        self.kernel, self.schedule, self.layout, self.found = kernel, schedule, schedule.layout, found
+        matmul = matmul_axes(kernel)
+        assert matmul is not None
+        self.kernel, self.schedule, self.layout, self.matmul = kernel, schedule, schedule.layout, matmul
         self.src, self.phase = SourceBuilder(kernel), kernel.phases[0]
         steps = tuple(range(kernel.row_axes, kernel.axes))
-        axes = {ROW: found.rows, COLUMN: found.columns, STEP: steps}
-        self.addresses = ElementAddresses(self.src, axes, found.batch, schedule.near)
+        axes = {ROW: matmul.rows, COLUMN: matmul.columns, STEP: steps}
+        self.addresses = ElementAddresses(self.src, axes, matmul.batch, schedule.near)
         # what shared memory holds, each once: (side, body, whether it lies along the steps)
-        pairs = zip(found.factors, schedule.along)
+        pairs = zip(matmul.factors, schedule.along)
         every = [part for pair, along in pairs for part in zip(SIDES, pair, along)]
         self.factors = list(dict.fromkeys(every))
 
@@ -56,7 +56,7 @@ class SmallMatmulEmitter:
         src, names = self.src, self.src.names
         shift = self.layout.threads.bit_length() - 1
         src.assign("batch", f"int64({block_idx()}) * {self.layout.matrices} + ({thread_idx()} >> {shift})")
-        src.assign("batches", " * ".join(["int64(1)", *(names.extent(a) for a in self.found.batch)]))
+        src.assign("batches", " * ".join(["int64(1)", *(names.extent(a) for a in self.matmul.batch)]))
         for kind, axes in self.addresses.axes.items():
             extent = " * ".join(names.extent(a) for a in axes)
             src.assign(f"{kind}s", extent if kind == STEP else f"select(batch < batches, {extent}, int64(0))")
@@ -78,7 +78,7 @@ class SmallMatmulEmitter:
             brought = [self._load(k, *factor) for k, factor in enumerate(self.factors)]
             src.emit(*brought)
             src.emit(barrier())
-            for k, (pair, along) in enumerate(zip(self.found.factors, self.schedule.along)):
+            for k, (pair, along) in enumerate(zip(self.matmul.factors, self.schedule.along)):
                 left, right = (self.factors.index(part) for part in zip(SIDES, pair, along))
                 src.assign(f"total{k}", f"multiply{k}(strip{left}_at, strip{right}_at, total{k})")
             src.emit(barrier(), f"step_from += {layout.depth}")
@@ -95,7 +95,7 @@ class SmallMatmulEmitter:
     def _finish(self, part: int) -> None:
         """What follows the sums, for one of a thread's rows."""
         src = self.src
-        made = {f"places_of{part}": SMALL.sum_places(part), f"take{part}": SUMS.slice(part, 1)}
-        places, take = src.bind_several(made)
+        bindings = {f"places_of{part}": SMALL.sum_places(part), f"take{part}": SUMS.slice(part, 1)}
+        places, take = src.bind_several(bindings)
         src.assign("rows_here, columns_here", places())
         self.addresses.finish(self.phase, [take(f"total{k}") for k in range(len(self.phase.folds))], scatter_vectors)

@@ -37,28 +37,28 @@ class SmallMatmulSchedule(Schedule):
         return self.layout.block
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-        found = matmul_axes(kernel)
-        assert found is not None
-        blocks = -(-extent(found.batch, extents) // self.layout.matrices)
+        axes = matmul_axes(kernel)
+        assert axes is not None
+        blocks = -(-extent(axes.batch, extents) // self.layout.matrices)
         return LaunchConfig(blocks, self.block_threads, exclusive=True)
 
 
 def schedule_small(kernel: KernelIR, extents: Extents, hardware: Hardware) -> SmallMatmulSchedule | None:
     """How products of small matrices run; None where matrices are large, or too few for blocks of several."""
-    found = matmul_axes(kernel)
-    if found is None or not kernel.resident or kernel.is_subkernel or not worth_tiling(kernel, found, extents):
+    matmul = matmul_axes(kernel)
+    if matmul is None or not kernel.resident or kernel.is_subkernel or not worth_tiling(kernel, matmul, extents):
         return None
-    rows, columns, batches = (extent(axes, extents) for axes in (found.rows, found.columns, found.batch))
+    rows, columns, batches = (extent(axes, extents) for axes in (matmul.rows, matmul.columns, matmul.batch))
     steps = extent(tuple(range(kernel.row_axes, kernel.axes)), extents)
     if max(rows, columns) > EDGES[-1] or steps > LONGEST:
         return None
     edges = [next(edge for edge in EDGES if edge >= count) for count in (rows, columns)]
     depth = max(EDGES[0], min(*edges, next((edge for edge in EDGES if edge >= steps), EDGES[-1])))
     layouts = (SmallLayout(edges[0], edges[1], depth, threads) for threads in (THREADS, THREADS // 2))
-    layout = next((one for one in layouts if _held_bytes(one, found) <= SHARED_BYTES), None)
+    layout = next((one for one in layouts if _held_bytes(one, matmul) <= SHARED_BYTES), None)
     if layout is None or layout.matrices * hardware.multiprocessors > batches:
         return None
-    flags = [(is_contiguous_along_sum(kernel, a), is_contiguous_along_sum(kernel, b)) for a, b in found.factors]
+    flags = [(is_contiguous_along_sum(kernel, a), is_contiguous_along_sum(kernel, b)) for a, b in matmul.factors]
     near = tuple(operand.near for operand in kernel.operands)
     words = sum(max(1, use.accumulators[0].dtype.itemsize // 4) for use in kernel.phases[0].folds)
     registers = min(hardware.thread_registers, 64 + OWN * OWN * words)

@@ -159,11 +159,11 @@ def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm9
     operands = matmul_operands(kernel)
     if hardware.cc[0] != 9 or operands is None or not _fits(kernel, operands, extents):
         return None
-    found = list(candidates(kernel, operands, extents, hardware))
-    if not found:
+    possible = list(candidates(kernel, operands, extents, hardware))
+    if not possible:
         return None
-    found += [part for s in found for part in parts(s, operands, extents)]
-    best = min(found, key=lambda s: predicted_clocks(s, kernel, operands, extents, hardware))
+    possible += [part for s in possible for part in parts(s, operands, extents)]
+    best = min(possible, key=lambda s: predicted_clocks(s, kernel, operands, extents, hardware))
     tiles = clusters_of_tiles(best, operands, extents) * best.cluster
     reason = (
         f"product of matrices by wgmma: {tiles} tiles of {best.rows} × {best.columns}, {best.stages} K-slices of "

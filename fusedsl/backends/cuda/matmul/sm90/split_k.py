@@ -71,8 +71,8 @@ def is_last_warpgroup(semaphore, parts, word, barrier):
                 e.asm(VOID, "st.global.u32 [$0], 0;", "l,~{memory}", [address], effect=True)
             e.asm(VOID, "st.shared.u32 [$0], $1;", "r,r,~{memory}", [place, b.zext(last, I32)], effect=True)
         e.asm(VOID, sync, "r,~{memory}", [number], effect=True)
-        found = e.asm(I32, "ld.shared.u32 $0, [$1];", "=r,r,~{memory}", [place], effect=True)
+        flag = e.asm(I32, "ld.shared.u32 $0, [$1];", "=r,r,~{memory}", [place], effect=True)
         e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], effect=True)
-        return b.icmp_unsigned("!=", found, I32(0))
+        return b.icmp_unsigned("!=", flag, I32(0))
 
     return types.boolean, emit
