@@ -120,10 +120,10 @@ class KernelLimits:
 
     def _is_chain(self, n: Node, weighed: Sequence[Dim], scores: Sequence[Node]) -> bool:
         """Whether attention kernels are wide enough for products in turn, and on CUDA multiply so many."""
-        on_cuda, dtype = self.way.attention is not AttentionMode.TILE_MAX, n.type.dtype
-        widest = WIDEST_RESULT.get(dtype.compute.itemsize, WIDEST) if on_cuda else WIDEST
+        tiled = self.way.attention is not AttentionMode.TILE_MAX and all(matmul_extents(n).alone)  # not of a vector
+        widest = WIDEST_RESULT.get(n.type.dtype.compute.itemsize, WIDEST) if tiled else WIDEST
         limits = [(weighed, widest), *((matmul_extents(m).summed, WIDEST) for m in scores)]
-        one = len(scores) == 1 or not on_cuda
+        one = len(scores) == 1 or not tiled
         return one and all(len(dims) == 1 and self.fits(dims[0], limit) for dims, limit in limits)
 
     def attention_products(self, stored: Collection[Node]) -> set[Node]:

@@ -42,7 +42,7 @@ def test_the_kernel_that_reduces_a_row_stores_it_normalised(text, arrays):
 def test_an_operand_of_several_products_is_stored_once():
     text = "r = x + a @ w; h = rms_norm(r, g); return r, h @ p, h @ q, h @ s"
     arrays = RESIDUAL | {"p": SQUARE, "q": SQUARE, "s": (512, 256)}
-    assert kernels(text, arrays) == ["matmul", "row", "matmul", "matmul", "matmul"]
+    assert kernels(text, arrays) == ["matmul", "row", "matmul", "matmul"]  # p and q are equally wide: one kernel
 
 
 def test_rows_longer_than_a_chip_holds_are_normalised_by_a_map():
