@@ -29,13 +29,14 @@ from .errors import (
     UnknownNameError,
     Unsupported,
 )
-from .evaluation import clear_cache, evaluate
+from .evaluation import clear_cache, evaluate, metrics
 
 with contextlib.suppress(ImportError):
     import llvmlite.binding  # noqa: F401  (loads machine code of the CPU; if it is missing, its user raises)
 
 if TYPE_CHECKING:
     from .attention_calls import attention
+    from .compile_hooks import on_compile
     from .decorator import fuse
     from .foreach_calls import foreach
     from .load_file import load
@@ -47,6 +48,7 @@ _ELSEWHERE = {
     "fuse": ".decorator",
     "get_num_threads": ".threads",
     "load": ".load_file",
+    "on_compile": ".compile_hooks",
     "set_num_threads": ".threads",
 }
 
@@ -73,6 +75,8 @@ __all__ = [
     "get_num_threads",
     "kernel",
     "load",
+    "metrics",
+    "on_compile",
     "options",
     "set_num_threads",
     "spec",

@@ -13,6 +13,7 @@ from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
 from .kernel_variants import Variants
+from .profiler_ranges import profiled_calls
 from .program import Program
 from .program.text_source import TextSource, one_line
 from .runtime import dynamo
@@ -33,6 +34,7 @@ Inspected = TypeVar("Inspected")
 __all__ = ["Kernel", "Spec", "kernel", "options", "spec"]
 
 
+@profiled_calls(lambda kernel: one_line(kernel.text))
 class Kernel:
     """A program ready to be called. Made by `kernel`; reusable, picklable, thread-safe.
 
@@ -223,9 +225,11 @@ class Kernel:
         On a GPU the kernels are loaded too; the driver first waits for the GPU's queued work. Specs alone mean arrays
         of this machine: on its first GPU, or its CPU if it has none.
         """
+        from . import progress
         from .report.resources import compile_ahead
 
-        self._inspect(args, named, lambda program, values: compile_ahead(program, values, device, cc))
+        with progress.watched(one_line(self.text)):
+            self._inspect(args, named, lambda program, values: compile_ahead(program, values, device, cc))
         return self
 
     @public_api

@@ -256,6 +256,16 @@ def launch_graphs() -> bool:
     return _environment_number("FUSEDSL_GRAPHS", 1, 0, 1) == 1
 
 
+def shows_progress() -> bool:
+    """FUSEDSL_PROGRESS: 0 if no terminal must show the progress of long first calls."""
+    return _environment_number("FUSEDSL_PROGRESS", 1, 0, 1) == 1
+
+
+def marks_ranges() -> bool:
+    """FUSEDSL_NVTX: 1 if calls and compilations are NVTX ranges."""
+    return _environment_number("FUSEDSL_NVTX", 0, 0, 1) == 1
+
+
 MAX_THREADS = 4096
 _num_threads: int | None = None  # as chosen by choose_num_threads
 

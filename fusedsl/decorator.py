@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from . import metric_counts
 from .arguments import Arguments, Describe, InsideTrace, Untraceable
 from .config import Options, current
 from .errors import ArgumentError, FusedslError, caller_stacklevel, trimmed
 from .interop.cloudpickle import cloud_pickles, found_by_name
+from .profiler_ranges import profiled_calls
 from .program import Program
 from .runtime import dynamo
 from .runtime.arrays import ArrayFacts, Facts, describe
@@ -40,6 +42,7 @@ R = TypeVar("R")
 Owner = TypeVar("Owner")
 
 
+@profiled_calls(lambda fused: fused.__qualname__)
 class Fused(Generic[P, R]):
     """A function whose calls run as fused kernels; made by `fuse`. Thread-safe.
 
@@ -92,6 +95,7 @@ class Fused(Generic[P, R]):
                 )
             self._remember(call, args, keywords, results)
             return call.rebuild(results)
+        metric_counts.count("fusedsl_unfused_calls")
         self.warn_unfused(reason)
         return self.function(*args, **keywords)
 

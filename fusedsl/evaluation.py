@@ -12,6 +12,7 @@ from .caller_scope import as_mapping, check_constants, look_up, shadowed_constan
 from .config import OPTION_NAMES, Options, cache_size, current, split_options
 from .errors import FusedslError, trimmed
 from .lru import clear_all, shared
+from .metric_counts import Metrics, samples
 from .program.text_source import TextSource
 from .runtime import dynamo
 from .runtime.cache import disk as files
@@ -97,3 +98,19 @@ def clear_cache(disk: bool = False) -> None:
     clear_all()
     if disk:
         files().clear()
+
+
+def metrics() -> Metrics:
+    """Counters of this process, and the size of the cache folder, as a mapping; `openmetrics()` of it is their text.
+
+    Warm calls are not counted: that would cost time in each of them.
+
+    >>> counters = metrics()
+    >>> counters["fusedsl_first_calls_total"] >= 0 and "fusedsl_cache_bytes" in counters
+    True
+    >>> print(counters.openmetrics().splitlines()[0])
+    # TYPE fusedsl_compilations counter
+    """
+    found, entries = samples(), files().list()
+    found["fusedsl_cache_entries"], found["fusedsl_cache_bytes"] = len(entries), sum(entry.size for entry in entries)
+    return found

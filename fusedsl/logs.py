@@ -34,7 +34,17 @@ def logger() -> logging.Logger:
 
 def compiling(kernel: str, target: str) -> None:
     """Log that a kernel is being compiled: INFO."""
-    logger().info("compiling %s for %s", kernel, target)
+    logger().info("compiling %s for %s", kernel, named(target))
+
+
+def compiled(kernel: str, target: str, seconds: float) -> None:
+    """Log how long it took to compile a kernel: INFO."""
+    logger().info("compiled %s for %s in %.2f s", kernel, named(target), seconds)
+
+
+def named(target: str) -> str:
+    """A target in words."""
+    return "the CPU" if target == "cpu" else target
 
 
 def first_call(title: str, seconds: float) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from .. import logs
+from .. import logs, metric_counts, progress
 from ..errors import CompileError, FusedslError, caller_stacklevel
 from ..kernel_ir.plan import Plan
 from ..runtime.array_copies import all_to_host, assign, from_host
@@ -44,11 +44,15 @@ def run_first_call(
         start = perf_counter()
         prepared = _prepare(plans, facts, outs)
         check = require_in_range(plans, facts)
-        logs.first_call(plans.source.title, spent + perf_counter() - start)
+        spent += perf_counter() - start
+        logs.first_call(plans.source.title, spent)
+        metric_counts.count("fusedsl_first_calls")
+        metric_counts.count("fusedsl_first_call_seconds", spent)
         results = prepared.run()
     except CompileError as error:
         if not options.fallback:
             raise
+        metric_counts.count("fusedsl_interpreted_calls")
         warnings.warn(f"computed by the slow interpreter: {error}", RuntimeWarning, stacklevel=caller_stacklevel())
         return _run_interpreted(plans, facts, outs), None
     except EmptyRows:
@@ -98,7 +102,7 @@ def _checks_indices(plans: Plans, facts: Facts) -> bool:
 
 def _prepare(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
     """The prepared call; CompileError if planning or generating its kernels fails through a fault of ours."""
-    with _as_compile_errors():
+    with _as_compile_errors(), progress.watched(plans.source.title):
         if plans.options.tunes:
             from .autotune import prepare_tuned
 

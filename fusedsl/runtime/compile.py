@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from .. import config, debug, logs
+from .. import compile_hooks, config, debug, metric_counts
 from ..backends.cpu.processor import Processor, host
 from ..backends.cuda.attention.schedule import schedule_attention
 from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule, with_columns
@@ -27,7 +27,7 @@ from .background import run_in_background
 from .bind_shapes import BoundKernel
 from .cache import cache_key, disk
 from .kernel_keys import kernel_key, unnumbered
-from .run_compilers import CompiledKernel, compile_source, file_name, run_compiler
+from .run_compilers import CompiledKernel, architecture, compile_source, file_name, run_compiler, timed
 
 _compiled_kernels: LRU[tuple, CompiledKernel] = shared(LRU(config.cache_size))
 _preloaded: dict[str, tuple[dict, bytes]] = {}  # by `unversioned_key`: kernels of loaded files
@@ -114,7 +114,8 @@ def build_scheduled(kernel: KernelIR | ComboKernel, schedule: Any, digest: str, 
         return _load(key, kernel, schedule) or run_in_background(key, compiled)
 
     def compiled() -> CompiledKernel:
-        return _compile_cuda(kernel, schedule, cc, key)
+        _require_no_capture(kernel)
+        return timed(kernel, architecture(cc), lambda: _compile_cuda(kernel, schedule, cc, key))
 
     return _compile_once(key, make, kernel, schedule)
 
@@ -137,7 +138,7 @@ def build_loops(kernel: KernelIR, chosen: str, digest: str, processor: Processor
         return _load(key, kernel, chosen) or run_in_background(key, compiled)
 
     def compiled() -> CompiledKernel:
-        return _compile_cpu(kernel, chosen, processor, key)
+        return timed(kernel, "cpu", lambda: _compile_cpu(kernel, chosen, processor, key))
 
     return _compile_once(key, make, kernel, chosen)
 
@@ -169,6 +170,9 @@ def _compile_once(key: tuple, make, kernel: Any, schedule: Any) -> CompiledKerne
                 debug.say(debug.KERNELS, f"kernel {kernel.name} for {key[0]}", why)
                 debug.say(debug.SOURCES, compiled.path, compiled.source)
         _locks.pop(key, None)
+        _report(key, compiled)
+    else:
+        metric_counts.count("fusedsl_kernel_loads", source="memory")
     if (recording := _recorder.get()) is not None:
         recording[unversioned_key(key)] = compiled
     if compiled.columns:
@@ -246,12 +250,27 @@ def _store(key: tuple, built: CompiledKernel) -> CompiledKernel:
 # -- compilers
 
 
-def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -> CompiledKernel:
+def _require_no_capture(kernel: KernelIR | ComboKernel) -> None:
+    """DeviceError if a kernel has to be compiled while a CUDA graph is captured."""
     if _capturing.get():
         help = "call it once before the capture, or Kernel.compile(...), with arrays of these shapes"
         raise DeviceError(f"{kernel.name} is not compiled yet, and a CUDA graph is being captured", "device.capture",
                           help=help)  # fmt: skip
-    logs.compiling(kernel.name, f"sm_{cc[0]}{cc[1]}")
+
+
+def _report(key: tuple, compiled: CompiledKernel) -> None:
+    """Log and count a kernel that was compiled or loaded; call the hooks of compilations."""
+    if compiled.cached:
+        metric_counts.count("fusedsl_kernel_loads", source="file")
+        return
+    target = "cpu" if key[0] == "cpu" else architecture(key[1])
+    figures = compiled.registers, compiled.spill_bytes
+    compile_hooks.report(
+        compile_hooks.Compilation(compiled.kernel.name, target, compiled.seconds, compiled.path, *figures)
+    )
+
+
+def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -> CompiledKernel:
     built = compile_source(kernel, schedule, cc, file_name(key))
     for number, (narrower, less) in enumerate(schedule.lower_pressure(kernel)):
         if not built.spill_bytes:
@@ -266,7 +285,6 @@ def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -
 def _compile_cpu(kernel: KernelIR, chosen: str, processor: Processor, key: tuple) -> CompiledKernel:
     from ..backends.cpu import backend
 
-    logs.compiling(kernel.name, "the CPU")
     source, _ = backend.generate(kernel, chosen, processor)
     path = disk().write_source(file_name(key), source)
     compiled = run_compiler(lambda c: backend.compile_source(source, path, kernel, c, processor), chosen, path)

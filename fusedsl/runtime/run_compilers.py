@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
-from .. import logs
+from .. import logs, progress
 from ..errors import CompileError, FusedslError, not_installed
+from ..profiler_ranges import profiled
 from .cache import cache_key, disk
 
 
@@ -27,6 +30,7 @@ class CompiledKernel:
     columns: int = 0  # score columns at a time, if the schedule's number spilled; else 0
     cached: bool = False
     cache_key: str = ""
+    seconds: float = 0.0  # that it took to compile, if it was compiled now
 
 
 def file_name(key: tuple) -> str:
@@ -56,3 +60,18 @@ def run_compiler(compiler, chosen: Any, path: str):
     except Exception as fault:
         help = f"the generated source is {path}; please report it with the expression of the kernel"
         raise CompileError(f"the generated kernel does not compile: {fault}", "compile.kernel", help=help) from fault
+
+
+def architecture(cc: tuple[int, int]) -> str:
+    """A compute capability as compilers call it: sm_90."""
+    return f"sm_{cc[0]}{cc[1]}"
+
+
+def timed(kernel: Any, target: str, work: Callable[[], CompiledKernel]) -> CompiledKernel:
+    """The kernel that `work` compiles, with the seconds that it takes."""
+    logs.compiling(kernel.name, target)
+    progress.compiling(kernel.name)
+    start = perf_counter()
+    with profiled(f"compile {kernel.name}"):
+        built = work()
+    return replace(built, seconds=perf_counter() - start)

@@ -13,7 +13,20 @@ from source_tree import PACKAGE, classes, cycles, external, functions, imported,
 LAYERS = (
     ("source_caret",),
     ("error_html",),
-    ("errors", "config", "hardware", "debug", "generated_code", "atomic_files", "logs", "lru"),
+    (
+        "errors",
+        "config",
+        "hardware",
+        "debug",
+        "generated_code",
+        "atomic_files",
+        "logs",
+        "lru",
+        "metric_counts",
+        "compile_hooks",
+        "progress",
+        "profiler_ranges",
+    ),
     ("ir",),
     ("accuracy",),
     ("lang",),
@@ -34,7 +47,15 @@ LAYERS = (
     ("cli", "__main__"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-GROUND = ("config", "decorator", "debug", "atomic_files")  # what may import others of its own layer
+GROUND = (
+    "config",
+    "decorator",
+    "debug",
+    "atomic_files",
+    "compile_hooks",
+    "progress",
+    "profiler_ranges",
+)  # what may import others of its own layer
 COMPILERS = {"numba", "numba_cuda", "llvmlite"}
 # These lists only shrink: what is mended is taken off them, and nothing is put on.
 CYCLES: set[str] = set()

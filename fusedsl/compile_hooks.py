@@ -1,0 +1,73 @@
+"""`on_compile`: functions that are called with each compilation, after it; and its line in the log and the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from . import logs, metric_counts
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A kernel that was compiled: its name, its target ("cpu" or "sm_90"), the seconds, and its generated file.
+
+    `registers` per thread and `spill_bytes` are those of CUDA kernels.
+    """
+
+    kernel: str
+    target: str
+    seconds: float
+    path: str
+    registers: int = 0
+    spill_bytes: int = 0
+
+
+Hook = Callable[[Compilation], object]
+_hooks: dict[int, Hook] = {}  # in the order of their registration
+
+
+class RemovableHook:
+    """A registered function: `remove()`, or the end of a `with` block, ends its calls."""
+
+    def __init__(self, hook: Hook):
+        self._key = max(_hooks, default=0) + 1
+        _hooks[self._key] = hook
+
+    def remove(self) -> None:
+        """Call the function no more."""
+        _hooks.pop(self._key, None)
+
+    def __enter__(self) -> RemovableHook:
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        self.remove()
+
+
+def on_compile(hook: Hook) -> RemovableHook:
+    """Call a function after every compilation of a kernel, in the thread whose call needed it, until `remove()`.
+
+    A kernel that is found in a cache or a saved file is not compiled. An exception of the function is logged, and
+    changes nothing. What goes on after Ctrl-C ended the wait for it is not reported.
+
+    >>> import numpy as np
+    >>> from fusedsl import clear_cache, evaluate
+    >>> clear_cache(disk=True)
+    >>> with on_compile(lambda done: print(done.kernel, done.target)):
+    ...     y = evaluate("x + 1.0625", x=np.ones(3))
+    map_add_0 cpu
+    """
+    return RemovableHook(hook)
+
+
+def report(done: Compilation) -> None:
+    """Log and count a compilation, and call the registered functions."""
+    logs.compiled(done.kernel, done.target, done.seconds)
+    metric_counts.count("fusedsl_compilations", target=done.target)
+    metric_counts.count("fusedsl_compilation_seconds", done.seconds, target=done.target)
+    for hook in list(_hooks.values()):
+        try:
+            hook(done)
+        except Exception:
+            logs.logger().exception("a function that on_compile registered failed")
