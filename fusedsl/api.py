@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .caller_scope import bind_arguments
 from .config import Options, current, options
-from .errors import ArgumentError, FusedslError, Unsupported, public_api, trimmed
+from .errors import ArgumentError, FusedslError, Unsupported, fold, public_api, trimmed
 from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
@@ -87,6 +87,8 @@ class Kernel:
             values = values if len(values) == self._count else self._bind(args, named)
             return self._call(values, None if out is None else self._outs(out))
         except FusedslError as fault:
+            if fold(fault):
+                raise
             raise trimmed(fault) from fault.__cause__
 
     def _call(self, values: Sequence[Any], outs: Sequence[Any] | None) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from . import metric_counts
 from .arguments import Arguments, Describe, InsideTrace, Untraceable
 from .config import Options, current
-from .errors import ArgumentError, FusedslError, caller_stacklevel, trimmed
+from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, public_api, trimmed
 from .interop.cloudpickle import cloud_pickles, found_by_name
 from .profiler_ranges import profiled_calls
 from .program import Program
@@ -72,7 +72,12 @@ class Fused(Generic[P, R]):
         try:
             return self._in_trace(args, keywords) if dynamo.traces() else self._run(args, keywords)
         except FusedslError as fault:
+            if fold(fault):
+                raise
             raise trimmed(fault) from fault.__cause__
+        except Exception as fault:
+            fold(fault)
+            raise
 
     def _run(self, args: tuple, keywords: dict[str, Any]) -> Any:
         """The result of a call that is not warm."""
@@ -183,6 +188,7 @@ class Fused(Generic[P, R]):
         facts = [*call.facts, *map(describe, path.traced.captures)]
         return path.program, dict(zip(path.program.names, facts))
 
+    @public_api
     def explain(self, /, *args: Any, **keywords: Any) -> Explanation:
         """The kernels that a call with these arguments (arrays or specs) launches, and why: an Explanation."""
         from .report.explain import explain
@@ -191,6 +197,7 @@ class Fused(Generic[P, R]):
         path = self._trace(call)
         return explain(path.program, [*call.values, *path.traced.captures])
 
+    @public_api
     def source(self, /, *args: Any, device: str | None = None, **keywords: Any) -> str:
         """The generated Python of every kernel, for "cuda" or "cpu"."""
         from .report.explain import source
@@ -209,6 +216,7 @@ class Fused(Generic[P, R]):
         data = page_data(trace.program, [*call.values, *trace.traced.captures])
         named_file(path).write_text(document(data), encoding="utf-8")
 
+    @public_api
     def save(self, path: Any, /, *args: Any, cc: Any = (90,), **keywords: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
 

@@ -179,9 +179,29 @@ def caller_stacklevel() -> int:
 
 def trimmed(fault: FusedslError) -> FusedslError:
     """A fault with the traceback frames of the user's files alone, unless FUSEDSL_DEBUG is set."""
-    if not os.environ.get("FUSEDSL_DEBUG", "").strip("0 "):
+    if _folds():
         fault.__traceback__ = _user_frames(fault.__traceback__)
     return fault
+
+
+def fold(fault: BaseException) -> bool:
+    """Whether a bare `raise` of this fault now shows the user's frames alone; else it has to be raised `trimmed`.
+
+    Before Python 3.11 a bare `raise` shows the frames that there were, whatever `__traceback__` is. An exception that
+    is not of this package keeps its frames unless it came from the user's code.
+    """
+    if sys.version_info < (3, 11):
+        return not isinstance(fault, FusedslError)
+    if _folds():
+        frames = _user_frames(fault.__traceback__)
+        if frames is not None or isinstance(fault, FusedslError):
+            fault.__traceback__ = frames
+    fault.__suppress_context__ |= isinstance(fault, FusedslError)
+    return True
+
+
+def _folds() -> bool:
+    return not os.environ.get("FUSEDSL_DEBUG", "").strip("0 ")
 
 
 def public_api(function: Callable[P, T]) -> Callable[P, T]:
@@ -192,6 +212,8 @@ def public_api(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **named)
         except FusedslError as fault:
+            if fold(fault):
+                raise
             raise trimmed(fault) from fault.__cause__
 
     return public

@@ -10,7 +10,7 @@ from typing import Any
 from .api import Kernel
 from .caller_scope import as_mapping, check_constants, look_up, shadowed_constants, undefined, unused_argument
 from .config import OPTION_NAMES, Options, cache_size, current, split_options
-from .errors import FusedslError, trimmed
+from .errors import FusedslError, fold, trimmed
 from .lru import clear_all, shared
 from .metric_counts import Metrics, samples
 from .program.text_source import TextSource
@@ -86,6 +86,8 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
             raise undefined(kernel, values, others, mapping if arrays is not None else ())
         return kernel(*[values[name] for name in kernel.params], out=out)
     except FusedslError as fault:
+        if fold(fault):
+            raise
         raise trimmed(fault) from fault.__cause__
 
 

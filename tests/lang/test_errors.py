@@ -1,6 +1,7 @@
 """Every error draws the text it is about, with the caret where the fault is."""
 
 import pickle
+import sys
 import traceback
 import warnings
 
@@ -143,15 +144,17 @@ CALLS = {
     "bind": lambda x: fd.kernel("x + y").bind(x, np.ones(3)),
     "attention": lambda x: fd.attention(x, x, x),
     "foreach": lambda x: fd.foreach("x + y", [x], [np.ones(3)]),
+    "explain of a function": lambda x: fd.fuse(lambda x, y: x + y).explain(x, np.array(["text"])),
 }
+OWN_FRAME = ["ours"] * (sys.version_info < (3, 11))  # that raises: before 3.11 Python shows it
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_traceback_shows_the_users_frames_and_one_of_ours(call, monkeypatch):
+def test_a_traceback_ends_at_the_users_line(call, monkeypatch):
     monkeypatch.delenv("FUSEDSL_DEBUG", raising=False)
     with pytest.raises(FusedslError) as caught:
         call(np.ones(4))
-    assert frames(caught.value)[1:] == ["<lambda>", "ours"]
+    assert frames(caught.value)[1:] == ["<lambda>", *OWN_FRAME]
     shown = "".join(traceback.format_exception(caught.value))
     assert "During handling" not in shown and "direct cause" not in shown
     monkeypatch.setenv("FUSEDSL_DEBUG", "1")
@@ -163,7 +166,24 @@ def test_a_traceback_shows_the_users_frames_and_one_of_ours(call, monkeypatch):
 def test_the_lines_of_a_traced_function_stay():
     with pytest.raises(fd.TraceError) as caught:
         fd.fuse(traced)(np.ones(4))
-    assert frames(caught.value)[1:] == ["ours", "traced", "asks"]
+    assert frames(caught.value)[1:] == [*OWN_FRAME, "traced", "asks"]
+
+
+def fails(x):
+    return x.nothing if x.ndim else {}["key"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 a raised exception keeps its frames")
+def test_exceptions_of_the_users_code_have_the_users_frames(monkeypatch):
+    monkeypatch.delenv("FUSEDSL_DEBUG", raising=False)
+    for x, error in ((np.ones(4), AttributeError), (np.array(1.0), KeyError)):
+        with pytest.raises(error) as caught:
+            fd.fuse(lambda x: fails(x))(x)
+        assert frames(caught.value)[1:] == ["<lambda>", "fails"]
+    monkeypatch.setenv("FUSEDSL_DEBUG", "1")
+    with pytest.raises(AttributeError) as caught:
+        fd.fuse(fails)(np.ones(4))
+    assert "ours" in frames(caught.value)
 
 
 def test_a_warning_points_at_the_line_of_the_user(tmp_path):
