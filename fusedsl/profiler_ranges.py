@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from .config import marks_ranges
 
 DOMAIN = "fusedsl"
+Owner = TypeVar("Owner", bound=type)
 
 
 @cache
@@ -41,19 +42,19 @@ def profiled(title: str) -> Iterator[None]:
         nvtx.pop_range(domain=DOMAIN)
 
 
-def profiled_calls(title: Callable[[Any], str]) -> Callable[[type], type]:
+def profiled_calls(title: Callable[[Any], str]) -> Callable[[Owner], Owner]:
     """Decorates a class whose calls are ranges called `title(self)`; unchanged, and as fast, if none are asked for."""
 
-    def decorate(owner: Any) -> Any:
+    def decorate(owner: Owner) -> Owner:
         if _nvtx() is not None:
-            call = owner.__call__
+            call = owner.__call__  # type: ignore[misc]
 
             @functools.wraps(call)
             def ranged(self: Any, /, *args: Any, **named: Any) -> Any:
                 with profiled(title(self)):
                     return call(self, *args, **named)
 
-            owner.__call__ = ranged
+            owner.__call__ = ranged  # type: ignore[method-assign]
         return owner
 
     return decorate

@@ -134,7 +134,9 @@ fd.set_num_threads(fd.get_num_threads())
 fd.clear_cache(disk=True)
 affine.save("affine.fused", x, 2.0, cc=["cpu"])
 loaded = fd.load("affine.fused")
-print(loaded(x, 2.0))
+hook = fd.on_compile(lambda done: print(done.kernel, done.seconds))
+hook.remove()
+print(loaded(x, 2.0), fd.metrics().openmetrics(), fd.metrics()["fusedsl_first_calls_total"])
 '''  # fmt: skip
 
 
