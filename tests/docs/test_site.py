@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pydoc
 import re
 import subprocess
 import sys
@@ -37,6 +38,11 @@ def test_every_public_name_has_a_directive_and_an_example():
         assert name in directives, name
         called = name if name != "Kernel" else "kernel"
         assert re.search(rf"\bfd\.{called}\b|errors\.{called}\b|\b{called}\(", examples), f"{name} has no example"
+
+
+def test_what_directives_name_exists():
+    for name in re.findall(r"^\.\. auto\w+:: (fusedsl[\w.]+)", "".join(API.values()), re.M):
+        assert pydoc.locate(name) is not None, name
 
 
 def test_every_method_of_a_kernel_has_a_directive_and_an_example():
