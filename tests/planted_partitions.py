@@ -101,8 +101,7 @@ def _exchanged(p: Partition) -> Partition | None:
     if len(set(written)) < 2:
         return None
     a, b = sorted(set(written))[:2]
-    (ta, sa), (tb, sb) = p.temporaries[a], p.temporaries[b]
-    if (ta, sa) == (tb, sb):
+    if p.temporaries[a] == p.temporaries[b]:
         return None
     other = {a: b, b: a}
 
@@ -147,7 +146,7 @@ def _shifted(imports: dict) -> dict:
 
 def _temporaries(change: Callable) -> Change:
     def planted(p: Partition) -> Partition | None:
-        return replace(p, temporaries=(change(*p.temporaries[0]), *p.temporaries[1:])) if p.temporaries else None
+        return replace(p, temporaries=(change(p.temporaries[0]), *p.temporaries[1:])) if p.temporaries else None
 
     return planted
 
@@ -214,11 +213,9 @@ PARTITIONS = mutations(
         "an import of another temporary": _imports(_of_another),
         "an import along an axis that the kernel has not": _imports(_along_other_axes),
         "an import one further": _imports(_shifted),
-        "a temporary of another dtype": _temporaries(lambda t, shape: (replace(t, dtype=INT32), shape)),
-        "a temporary that is too small": _temporaries(
-            lambda t, shape: (replace(t, shape=(1,) * len(shape)), (1,) * len(shape))
-        ),
-        "a temporary without an axis": _temporaries(lambda t, shape: (replace(t, shape=shape[1:]), shape[1:])),
+        "a temporary of another dtype": _temporaries(lambda t: replace(t, dtype=INT32)),
+        "a temporary that is too small": _temporaries(lambda t: replace(t, shape=(1,) * t.rank)),
+        "a temporary without an axis": _temporaries(lambda t: replace(t, shape=t.shape[1:])),
         "rows and columns exchanged": in_groups(_turned_group),
         "an axis of the rows left out": in_groups(_without_rows),
         "an axis of the rows twice": in_groups(_row_twice),

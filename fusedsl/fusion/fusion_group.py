@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, ItemsView, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 
-from ..ir.dims import Dim
 from ..ir.graph import Node, Type, node, search
 from .coordinates import Axis, Coordinate
 from .cost_model import Computation, computed_nodes
@@ -76,6 +75,13 @@ class FusionGroup:
         return {n.attr[0].index for n in nodes if n.op in ("load", "pointer") and n.attr[0].kind == "temporary"}
 
     @property
+    def key(self) -> tuple[Hashable, ...]:
+        """All that a kernel is planned from; what it waits for is not."""
+        parts = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "waits_for"}
+        parts["imports"] = self.imports.items()
+        return tuple(tuple(x) if isinstance(x, (list, ItemsView)) else x for x in parts.values())
+
+    @property
     def work(self) -> Computation:
         """The group as the cost model sees it."""
         return Computation(tuple(self.values), tuple(self.all_stores), frozenset(self.imports))
@@ -86,7 +92,7 @@ class Partition:
     """Kernels in launch order, the temporaries between them, and the decisions."""
 
     groups: tuple[FusionGroup, ...]
-    temporaries: tuple[tuple[Type, tuple[Dim, ...]], ...]
+    temporaries: tuple[Type, ...]
     decisions: tuple[Decision, ...]
 
 
@@ -113,21 +119,17 @@ def in_launch_order(groups: list[FusionGroup], temporaries: list, decisions: Ite
     return Partition(tuple(groups[k] for k in order), tuple(temporaries), tuple(decisions))
 
 
-def concatenate(parts: Iterable[Partition]) -> Partition:
+def concatenate(parts: Iterable[Partition], temporaries: Sequence[Type]) -> Partition:
     """Concatenation of partitions; each kernel waits for the kernels whose temporaries it reads."""
     groups: list[FusionGroup] = []
     decisions: list[Decision] = []
-    temporaries: tuple = ()
     writer_of: dict[int, int] = {}
     for part in parts:
         first = len(groups)
         for g in part.groups:
-            g.waits_for = {first + k for k in g.waits_for} | {
-                writer_of[t] for t in g.temporaries_read if t in writer_of
-            }
-        groups += part.groups
+            writers = {writer_of[t] for t in g.temporaries_read if t in writer_of}
+            groups.append(replace(g, waits_for={first + k for k in g.waits_for} | writers))
         decisions += part.decisions
-        temporaries = part.temporaries
         for k, g in enumerate(part.groups, first):
             writer_of |= {r.index: k for r in g.all_stores if r.kind == "temporary"}
-    return Partition(tuple(groups), temporaries, tuple(decisions))
+    return Partition(tuple(groups), tuple(temporaries), tuple(decisions))

@@ -27,9 +27,11 @@ def horizontal_candidates(groups: Sequence[FusionGroup], fits: Callable[[Dim, in
     levels: list[int] = []
     for group in groups:
         levels.append(1 + max((levels[k] for k in group.waits_for), default=-1))
+    of_level: dict[int, list[int]] = {}
+    for k, level in enumerate(levels):
+        of_level.setdefault(level, []).append(k)
     order = []
-    for level in range(max(levels, default=-1) + 1):
-        indices = [k for k, own_level in enumerate(levels) if own_level == level]
+    for _, indices in sorted(of_level.items()):
         maps = [k for k in indices if groups[k].is_elementwise]
         rows = [k for k in indices if _is_plain_row(groups[k])]
         if len(rows) > 1:

@@ -65,7 +65,7 @@ def _store_by_own_kernel(groups: list[FusionGroup], temporaries: list, factor: E
     """Add a map that stores the operand."""
     user = groups[factor.group]
     root = temporary(factor.value, factor.axes, len(temporaries))
-    temporaries.append((root.type, root.shape))
+    temporaries.append(root.type)
     below = set(walk([factor.value]))
     imports = {f: load for f, load in user.imports.items() if f in below}
     groups.append(FusionGroup((), factor.axes, stores=[root], imports=imports, waits_for=set(user.waits_for)))
@@ -88,7 +88,7 @@ def _store_by_producer(groups: list[FusionGroup], temporaries: list, factor: Exp
         return False
     root = temporary(factor.value, producer.rows, stored.index)
     producer.row_stores[producer.row_stores.index(stored)] = root
-    temporaries[stored.index] = (root.type, root.shape)
+    temporaries[stored.index] = root.type
     del user.imports[f]
     user.imports[factor.value] = load_of(root)
     return True
@@ -143,6 +143,6 @@ def _store_by_row_kernel(
     unread = [r for r in own if r.value in producer.folds and r.value not in kept]
     index = unread[0].index if unread else len(temporaries)
     root = temporary(factor.value, factor.axes, index)
-    temporaries[index : index + 1] = [(root.type, root.shape)]
+    temporaries[index : index + 1] = [root.type]
     producer.row_stores = [r for r in producer.row_stores if r not in unread]
     producer.stores.append(root)

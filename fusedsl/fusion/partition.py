@@ -26,12 +26,13 @@ LONG_ROW = 4 << 20  # bytes; longer rows exceed the shared memory of a cluster
 
 
 def partition(
-    chosen: AttentionChoice, fits: Callable[[Dim, int], bool], prices: Prices, way: Formulation, first: int = 0
+    chosen: AttentionChoice, fits: Callable[[Dim, int], bool], prices: Prices | None, way: Formulation, first: int = 0
 ) -> Partition:
     """Fusion groups of a scalar program whose attention patterns are chosen.
 
     `fits` answers whether a count is within a limit for this length class. Rows that exceed the chip are read again by
-    a second kernel, if there is a register budget. Kernels are numbered from `first`.
+    a second kernel, if there is a register budget. Kernels are numbered from `first`. Decisions have times if there are
+    `prices`.
     """
     return _Partitioner(chosen, fits, prices, way, first).run()
 

@@ -28,6 +28,7 @@ from .roofline import Work, seconds
 from .row_epilogues import compute_row_epilogues
 from .scalar_program import ReadableArrays, ScalarProgram
 from .segments import Segment, add_shared_arrays, is_rounded, segments
+from .shared_planning import planned_once
 from .sliced_products import split_sliced_products
 from .standalone_products import isolate_products
 from .stored_products import is_multiplied_by_libraries
@@ -94,15 +95,15 @@ def partition_graph(
 
     With a register budget, kernels share expensive values that both compute, kernels that exceed the budget are split,
     and rows that exceed the chip are read again by separate kernels. Time decisions use the figures of one GPU, so that
-    plans do not depend on the device; `hardware` prices the decisions that are reported.
+    plans do not depend on the device; `hardware` prices the decisions that are reported, if any are.
     """
     graph = round_products(graph)
     if way.attention is not AttentionMode.TILE_MAX:  # on CPUs a BLAS multiplies for each width
         fits, same = fits_in(extents, guards), _same(fits_in(extents, guards))
         graph = merge_summed_axes(unify_equal_widths(split_sliced_products(graph, same), same), fits)
-    partitioner = _GraphPartitioner(extents, guards, way, hardware or _priced_for(way.attention), check)
+    partitioner = _GraphPartitioner(extents, guards, way, hardware, check)
     cut = partitioner.graph(graph, materialize(graph.results, partitioner.rate, fits_in(extents, guards), way))
-    prices = Prices(extents, _priced_for(way.attention))
+    prices = Prices(extents, priced_for(way.attention))
     if way.products is not ProductMode.FUSED:
         return cut  # the call compares its kernels with those of other formulations
     if way.budget is None or _seconds(cut, prices) <= SLOWER * _unfused_seconds(graph, prices):
@@ -136,9 +137,18 @@ def _unfused_seconds(graph: Graph, prices: Prices) -> float:
     return total
 
 
-def _priced_for(attention: AttentionMode) -> Hardware:
+def priced_for(attention: AttentionMode) -> Hardware:
     """Hardware whose figures decide; for tile maxima a CPU."""
     return CPU if attention is AttentionMode.TILE_MAX else PRICED_FOR
+
+
+@dataclass(frozen=True)
+class PlannedSegment:
+    """Kernels of a segment, the guards under which they hold, and the attention mode that they are of (None: all)."""
+
+    cut: Partition
+    guards: dict[Dim, bool]
+    mode: AttentionMode | None
 
 
 @dataclass(frozen=True)
@@ -148,7 +158,7 @@ class _GraphPartitioner:
     extents: Mapping[Symbol, int]
     guards: dict[Dim, bool]
     way: Formulation
-    hardware: Hardware
+    hardware: Hardware | None
     check: StageVerifier | None
 
     @property
@@ -167,28 +177,40 @@ class _GraphPartitioner:
             parts.append(self.segment(segment, memory, kernels))
             kernels += len(parts[-1].groups)
             new = parts[-1].temporaries[len(memory.temporaries) :]
-            memory = replace(memory, temporaries=(*memory.temporaries, *(Type(t.dtype, shape) for t, shape in new)))
-        cut = concatenate(parts)
+            memory = replace(memory, temporaries=(*memory.temporaries, *(Type(t.dtype, t.shape) for t in new)))
+        cut = concatenate(parts, memory.temporaries)
         if self.check is not None:
             self.check.partition(cut)
         return cut
 
     def segment(self, segment: Segment, memory: ReadableArrays, first: int) -> Partition:
-        """Kernels of a segment, numbered from `first`."""
-        prices, fits = Prices(self.extents, self.hardware), fits_in(self.extents, self.guards)
+        """Kernels of a segment, numbered from `first`; a formulation may have planned it before."""
+        mode = self.way.attention
+        place = (memory.arguments, len(memory.temporaries), memory.rounded, first)
+        way = replace(self.way, attention=AttentionMode.TILE_MAX)
+        key = (segment, place, way, priced_for(mode), self.hardware, self.check is None)
+        planned = planned_once(key, lambda: self._planned(segment, memory, first))
+        if planned.mode not in (None, mode):
+            planned = planned_once((*key, mode), lambda: self._planned(segment, memory, first))
+        self.guards.update(planned.guards)
+        return planned.cut
+
+    def _planned(self, segment: Segment, memory: ReadableArrays, first: int) -> PlannedSegment:
+        guards: dict[Dim, bool] = {}
+        fixed, fits = Prices(self.extents, priced_for(self.way.attention)), fits_in(self.extents, guards)
+        reported = None if self.hardware is None else Prices(self.extents, self.hardware)
         lowered = lower_segment(segment, memory, _same(fits))
         if self.check is not None:
             self.check.lowered(lowered, segment, memory)
         chosen = choose_attention(lowered, fits, self.way.attention)
-        cut = partition(chosen, fits, prices, self.way, first)
+        cut = partition(chosen, fits, reported, self.way, first)
         pinned, budget = len(chosen.program.temporaries), self.way.budget
-        context = PassContext(
-            fits, pinned, budget or 0, Prices(self.extents, _priced_for(self.way.attention)), prices, self.way
-        )
+        context = PassContext(fits, pinned, budget or 0, fixed, reported or fixed, self.way)
         for _, needs_budget, run in PARTITION_PASSES:
             if budget is not None or not needs_budget:
                 cut = run(cut, context)
-        return cut
+        plain = not chosen.pattern_of and chosen.program == lowered
+        return PlannedSegment(cut, guards, None if plain else self.way.attention)
 
 
 def fits_in(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:

@@ -27,7 +27,12 @@ class PartitionState(ProducerMap):
     """Groups so far, temporaries, decisions."""
 
     def __init__(
-        self, chosen: AttentionChoice, fits: Callable[[Dim, int], bool], prices: Prices, way: Formulation, first: int
+        self,
+        chosen: AttentionChoice,
+        fits: Callable[[Dim, int], bool],
+        prices: Prices | None,
+        way: Formulation,
+        first: int,
     ):
         self.program, self.pattern_of, self.refused = chosen.program, chosen.pattern_of, chosen.refused
         self.fits = fits
@@ -41,7 +46,7 @@ class PartitionState(ProducerMap):
         super().__init__([*values, *self.pattern_of], self.program.written, longest)
         self.crossing = both_axis_reductions(self.order, self.free, self.uses, values)
         self.crossing -= set(self.pattern_of)
-        self.temporaries: list[tuple[Type, tuple[Dim, ...]]] = [(t, t.shape) for t in self.program.temporaries]
+        self.temporaries = list(self.program.temporaries)
         self.decisions: list[tuple[Decision, int, Node | ScalarStore]] = []  # with the group and the candidate
 
     def _kernel_name(self, k: int) -> str:
@@ -56,6 +61,8 @@ class PartitionState(ProducerMap):
 
     def _priced(self) -> tuple[Decision, ...]:
         """The decisions with the time that one kernel instead of two saves, or would save."""
+        if self.prices is None:
+            return tuple(d for d, _, _ in self.decisions)
         priced: list[Decision] = []
         for d, k, what in self.decisions:
             if len(priced) == MOST_PRICED:
@@ -108,7 +115,7 @@ class PartitionState(ProducerMap):
         if stored is None:
             shape = tuple(a.extent for a in axes)
             stored = ScalarStore("temporary", len(self.temporaries), shape, shape, axes, f, Type(f.type.dtype, shape))
-            self.temporaries.append((stored.type, shape))
+            self.temporaries.append(stored.type)
             stores.append(stored)
         return load_of(stored)
 

@@ -81,7 +81,7 @@ def _store(groups: list[FusionGroup], temporaries: list, shared: SharedValue) ->
     root = next((r for r in first.stores if r.value is shared.value and r.kind == "temporary"), None)
     if root is None:
         root = _store_of(groups, shared, len(temporaries))
-        temporaries.append((root.type, root.shape))
+        temporaries.append(root.type)
         first.stores.append(root)
     second.imports[shared.value] = load_of(root)
     second.waits_for.add(shared.first)

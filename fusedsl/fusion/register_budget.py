@@ -105,7 +105,7 @@ class _GroupSplitter:
         g = self.groups[k]
         for n in over:
             root = temporary(n, memory_order([n], first.columns), len(self.temporaries))
-            self.temporaries.append((root.type, root.shape))
+            self.temporaries.append(root.type)
             first.stores.append(root)
             g.imports[n] = load_of(root)
         self.groups.append(first)
@@ -159,7 +159,7 @@ class _GroupSplitter:
         root = next((r for r in g.row_stores if r.value is f and r.kind == "temporary"), None)
         if root is None:
             root = temporary(f, g.rows, len(self.temporaries))
-            self.temporaries.append((root.type, root.shape))
+            self.temporaries.append(root.type)
             g.row_stores.append(root)
         return root
 

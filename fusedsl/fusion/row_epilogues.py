@@ -52,7 +52,7 @@ def _move_row_values(
         del user.imports[r.value]
     for value, index in zip(values, indices):
         root = temporary(value, producer.rows, index)
-        temporaries[index : index + 1] = [(root.type, root.shape)]
+        temporaries[index : index + 1] = [root.type]
         producer.row_stores.append(root)
         user.imports[value] = load_of(root)
 

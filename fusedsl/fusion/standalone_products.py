@@ -91,7 +91,7 @@ def _product_kernel(g: FusionGroup, f: Node, temporaries: list) -> FusionGroup:
     stored = only or next((r for r in readers if r.value is f and r.kind == "temporary"), None)
     if stored is None:
         stored = temporary(f, memory_order([f], g.rows), len(temporaries))
-        temporaries.append((stored.type, stored.shape))
+        temporaries.append(stored.type)
     product = replace(g, folds=[f], row_stores=[stored], imports={}, waits_for=set(g.waits_for))
     below = set(computed_nodes([f], frozenset(g.imports)))
     product.imports = {n: load for n, load in g.imports.items() if any(n in m.args for m in below)}

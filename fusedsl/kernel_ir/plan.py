@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise
@@ -163,22 +163,18 @@ def plan_to_json(x: Any) -> Any:
     kind: type = type(x)
     if kind in PLAIN:
         return x
-    if isinstance(x, DType):
-        return {"dtype": x.name}
-    if isinstance(x, Instruction):
-        return {"instruction": _instruction_to_json(x)}
-    if isinstance(x, bytes):
-        return {"bytes": x.hex()}
-    if isinstance(x, AttentionMode):
-        return {"attention": x.value}
-    if isinstance(x, ProductMode):
-        return {"products": x.value}
-    if isinstance(x, (Symbol, Expression)):
-        return {"dim": to_json(x)}
-    if isinstance(x, tuple):
-        return [plan_to_json(part) for part in x]
+    if kind is tuple:
+        return [part if type(part) in PLAIN else plan_to_json(part) for part in x]
+    if kind in LEAVES:
+        return LEAVES[kind](x)
     names = _fields(kind)
-    return x if names is None else {"is": kind.__name__, **{name: plan_to_json(getattr(x, name)) for name in names}}
+    if names is None:
+        return x
+    data = {"is": kind.__name__}
+    for name in names:
+        part = getattr(x, name)
+        data[name] = part if type(part) in PLAIN else plan_to_json(part)
+    return data
 
 
 @cache
@@ -217,6 +213,17 @@ def _instruction_to_json(i: Instruction) -> list[Any]:
 def _instruction_from_json(target: str, op: str, args: list[Any], kind: str, comment: str) -> Instruction:
     operands = tuple(a if isinstance(a, str) else Constant(dtype(a[0]), a[1]) for a in args)
     return Instruction(target, op, operands, dtype(kind), comment)
+
+
+LEAVES: dict[type, Callable[[Any], Any]] = {
+    DType: lambda x: {"dtype": x.name},
+    Instruction: lambda x: {"instruction": _instruction_to_json(x)},
+    bytes: lambda x: {"bytes": x.hex()},
+    AttentionMode: lambda x: {"attention": x.value},
+    ProductMode: lambda x: {"products": x.value},
+    Symbol: lambda x: {"dim": to_json(x)},
+    Expression: lambda x: {"dim": to_json(x)},
+}
 
 
 def graph_to_json(graph: Graph) -> dict[str, Any]:

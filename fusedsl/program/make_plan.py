@@ -14,9 +14,10 @@ from ..fusion.contractions import matmul_factors
 from ..fusion.formulation import Formulation
 from ..fusion.fusion_group import Decision, FusionGroup, Partition
 from ..fusion.horizontal import horizontal_candidates, pack_launches
-from ..fusion.merge_similar import merge_similar
-from ..fusion.partition_graph import Fits, fits_in, partition_graph
+from ..fusion.merge_similar import NamedGroup, merge_similar
+from ..fusion.partition_graph import Fits, fits_in, partition_graph, priced_for
 from ..fusion.register_budget import FEWEST
+from ..fusion.shared_planning import planned_once
 from ..hardware import Hardware
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter, Type, walk
@@ -74,7 +75,7 @@ def make_plan(
     if options.max_kernels is not None and len(launches) > options.max_kernels:
         # kernels without a register budget are slower, and keep the promise of max_kernels
         way = replace(way, budget=None)
-        cut = partition_graph(graph, extents, guards, way, check=check)
+        cut = partition_graph(graph, extents, guards, way, priced_for(way.attention), check)  # for an error's prices
         kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
     reasons = tuple((d.joined, _describe(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
@@ -144,9 +145,7 @@ def build_kernels(
         numbers = range(first, first + len(members))
         packed = [members_of[g] for g in members]
         names = [_kernel_name(member.group, k) for member, k in zip(packed, numbers)]
-        plans = [
-            build_plan(member.group, name, header, member.parameters, contract) for member, name in zip(packed, names)
-        ]
+        plans = [_kernel_plan(member, name, header, contract) for member, name in zip(packed, names)]
         split, reasons = pack_launches([(_words(plan), len(plan.arrays)) for plan in plans], numbers)
         decisions += reasons if len(members) > 1 else []
         kernels += [plans[k - first] for launch in split for k in launch]
@@ -154,10 +153,17 @@ def build_kernels(
     return tuple(kernels), tuple(launches), replace(cut, decisions=(*cut.decisions, *decisions))
 
 
+def _kernel_plan(member: NamedGroup, name: str, header: tuple[str, ...], contract: bool) -> KernelPlan:
+    """The plan of a kernel; a formulation may have made it before, perhaps under another name."""
+    key = (member.group.key, header, tuple(p.name for p in member.parameters), contract)
+    plan = planned_once(key, lambda: build_plan(member.group, name, header, member.parameters, contract))
+    return plan if plan.name == name else replace(plan, name=name)
+
+
 def _temporary_types(cut: Partition, kernels: tuple[KernelPlan, ...]) -> tuple[Type, ...]:
     """The types of the temporaries between kernels."""
     dtypes = {use.index: use.dtype for k in kernels for use in k.arrays if use.kind == "temporary"}
-    return tuple(Type(dtypes.get(k, t.dtype.compute), shape) for k, (t, shape) in enumerate(cut.temporaries))
+    return tuple(Type(dtypes.get(k, t.dtype.compute), t.shape) for k, t in enumerate(cut.temporaries))
 
 
 def _words(plan: KernelPlan) -> float:

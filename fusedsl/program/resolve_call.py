@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from ..fusion.formulation import ON_CPU, ON_CUDA, AttentionMode, Formulation
+from ..fusion.shared_planning import shared_planning
 from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Graph
 from ..kernel_ir.plan import ArrayUse, KernelPlan, Plan
@@ -206,7 +207,8 @@ def _resolve_schedulable(
             formulation = call_steps.fallback_formulation(plan, call.bounds, target.hardware, target.reserve)
         return call
 
-    call, choice = choose_product_mode(resolve_as(ON_CUDA if target.is_cuda else ON_CPU), resolve_as)
+    with shared_planning():
+        call, choice = choose_product_mode(resolve_as(ON_CUDA if target.is_cuda else ON_CPU), resolve_as)
     return replace(call, product_choice=choice)
 
 
