@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,13 +26,14 @@ class Compilation:
 
 Hook = Callable[[Compilation], object]
 _hooks: dict[int, Hook] = {}  # in the order of their registration
+_keys = itertools.count()
 
 
 class RemovableHook:
     """A registered function: `remove()`, or the end of a `with` block, ends its calls."""
 
     def __init__(self, hook: Hook):
-        self._key = max(_hooks, default=0) + 1
+        self._key = next(_keys)
         _hooks[self._key] = hook
 
     def remove(self) -> None:

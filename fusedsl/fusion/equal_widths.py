@@ -46,7 +46,10 @@ def _unify(widths: list[Widths], table: dict[Dim, Dim], same: Callable[[Dim, Dim
     for dims, products in count.items():
         other = next((o for o, n in kept.items() if n + products <= MOST and _are_equal(o, dims, same)), None)
         if other is not None:
-            table |= {d: o for o, d in zip(other, dims) if d != o}
+            for o, d in zip(other, dims):
+                renamed: Widths = (substitute(o, table), substitute(d, table))  # type: ignore[assignment]
+                if renamed[0] != renamed[1]:  # else earlier pairs have made them equal
+                    table[renamed[1]] = renamed[0]
         kept[other or dims] = kept.get(other or dims, 0) + products
 
 

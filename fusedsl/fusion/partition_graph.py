@@ -186,7 +186,7 @@ class _GraphPartitioner:
     def segment(self, segment: Segment, memory: ReadableArrays, first: int) -> Partition:
         """Kernels of a segment, numbered from `first`; a formulation may have planned it before."""
         mode = self.way.attention
-        place = (memory.arguments, len(memory.temporaries), memory.rounded, first)
+        place = (frozenset(self.extents.items()), memory.arguments, len(memory.temporaries), memory.rounded, first)
         way = replace(self.way, attention=AttentionMode.TILE_MAX)
         key = (segment, place, way, priced_for(mode), self.hardware, self.check is None)
         planned = planned_once(key, lambda: self._planned(segment, memory, first))
@@ -209,8 +209,9 @@ class _GraphPartitioner:
         for _, needs_budget, run in PARTITION_PASSES:
             if budget is not None or not needs_budget:
                 cut = run(cut, context)
-        plain = not chosen.pattern_of and chosen.program == lowered
-        return PlannedSegment(cut, guards, None if plain else self.way.attention)
+        mode = self.way.attention  # whose patterns are left out where scores are stored
+        plain = mode is not AttentionMode.MATERIALIZED and not chosen.pattern_of and chosen.program == lowered
+        return PlannedSegment(cut, guards, None if plain else mode)
 
 
 def fits_in(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 POLL_SECONDS = 0.1  # on Windows, Ctrl-C does not end a wait
-EXIT_SECONDS = 10.0  # that the end of the process waits for a call into LLVM
+EXIT_SECONDS = 10.0  # that the end of the process, or a fork, waits for a call into LLVM
 _running: dict[Hashable, BackgroundJob[Any]] = {}
 _guard = threading.Lock()
 
@@ -92,6 +92,13 @@ def _stop() -> None:
 atexit.register(_stop)
 
 
+def _join() -> None:
+    """Before a fork, wait for what still runs: the child would have its locks held by threads that are gone."""
+    for job in list(_running.values()):
+        if job.thread is not threading.current_thread():
+            job.thread.join(EXIT_SECONDS)
+
+
 def _forget() -> None:
     """In a forked child the threads are gone."""
     global _guard
@@ -100,4 +107,4 @@ def _forget() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(before=_join, after_in_child=_forget)

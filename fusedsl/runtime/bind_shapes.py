@@ -183,7 +183,7 @@ def _accesses(
 ) -> tuple[tuple[Access, ...], int]:
     """The access of each array along the innermost axis (see Operand), and the batch-invariant vector width."""
     if plan.is_elementwise:
-        return elementwise_access(merged, placed.dtypes, placed.addresses), 0
+        return elementwise_access(merged, placed.dtypes, placed.addresses), int(plan.batch_invariant)
     access = row_access(merged, row_axes, placed.dtypes, placed.addresses, plan.batch_invariant)
     if not plan.batch_invariant:
         return access, 0

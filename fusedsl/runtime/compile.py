@@ -156,22 +156,24 @@ def source_of(kernel: Any, schedule: Any) -> str:
 
 def _compile_once(key: tuple, make, kernel: Any, schedule: Any) -> CompiledKernel:
     """The compiled kernel of this key; threads that need it at the same time wait for one compilation."""
-    compiled = _compiled_kernels.get(key)
+    compiled, is_new = _compiled_kernels.get(key), False
     if compiled is None:
         with _guard:
             lock = _locks.setdefault(key, threading.Lock())
-        with lock:
-            compiled = _compiled_kernels.get(key)
-            if compiled is None:
-                compiled = _compiled_kernels.put(
-                    key, dataclasses.replace(make(), cache_key=cache_key(kernel=repr(key)))
-                )
-                why = schedule if isinstance(schedule, str) else schedule.reason
-                debug.say(debug.KERNELS, f"kernel {kernel.name} for {key[0]}", why)
-                debug.say(debug.SOURCES, compiled.path, compiled.source)
-        _locks.pop(key, None)
-        _report(key, compiled)
-    else:
+        try:
+            with lock:
+                compiled = _compiled_kernels.get(key)
+                if is_new := compiled is None:
+                    made = dataclasses.replace(make(), cache_key=cache_key(kernel=repr(key)))
+                    compiled = _compiled_kernels.put(key, made)
+        finally:
+            _locks.pop(key, None)
+        if is_new:
+            why = schedule if isinstance(schedule, str) else schedule.reason
+            debug.say(debug.KERNELS, f"kernel {kernel.name} for {key[0]}", why)
+            debug.say(debug.SOURCES, compiled.path, compiled.source)
+            _report(key, compiled)
+    if not is_new:
         metric_counts.count("fusedsl_kernel_loads", source="memory")
     if (recording := _recorder.get()) is not None:
         recording[unversioned_key(key)] = compiled

@@ -32,5 +32,6 @@ def kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tup
         kernel.lengths,
         kernel.tma_boxes,
         kernel.pdl,
+        bool(kernel.batch_invariant_width),
     )
     return (kernel.row_axes, kernel.column_axes, operands, near, positions, *flags, *shared)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from ...ir.ops import OPS
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Body, Reduction, Value
-from . import loop_splitting, reduce, scan
+from . import common_arguments, loop_splitting, reduce, scan
 from .roles import ScratchArray, ValueRoles
-from .rows import allocate, counted_loop, extents, free, reduction_loop
+from .rows import allocate, extents, free
 from .schedule import MIN_STRIP, STRIP_MULTIPLE
 from .source_text import address, decode, header, indented, load_line, parameters, store_line, times
 from .statements import renamed, target_of
@@ -161,9 +161,8 @@ class StripEmitter:
     def column(self, p: int) -> list[str]:
         """The loop over the rows of the strip, for one column."""
         after = [line for f in self.kernel.phases[p].folds for line in reduce.accumulate_lane(f, "lane")]
-        one_version = self.kernel.batch_invariant_width  # the lanes are rows, and none may choose for another
-        innermost = counted_loop if one_version else reduction_loop(self.kernel)
-        return loop_splitting.loop(self.kernel, self.element(p), "lane", "width", innermost, after)
+        # in one version: strips begin where threads share the work, and no column may choose for its neighbours
+        return loop_splitting.loop(self.kernel, self.element(p), "lane", "width", common_arguments.counted_loop, after)
 
     def unrolled_columns(self, p: int) -> list[str]:
         """The loop over the rows of the strip, for several columns, which are merged in order."""

@@ -18,6 +18,12 @@ BEYOND = {"sin": "beyond", "cos": "beyond", "tan": "beyond", "power": "power_bey
 BLOCK = 256  # elements of a block
 
 
+def counted_loop(lines: list[str], index: str, first: str, end: str) -> list[str]:
+    """The loop in one version."""
+    span = end if first == "0" else f"{first}, {end}"
+    return [f"for {index} in range({span}):", *indented(lines)]
+
+
 def loop(
     lines: list[str], loaded: Collection[str], index: str = "i", first: str = "0", end: str = "count"
 ) -> list[str]:
@@ -25,8 +31,7 @@ def loop(
     code = list(map(code_of, lines))
     calls = [_calls(line, loaded) for line in code]
     if not any(calls):
-        span = end if first == "0" else f"{first}, {end}"
-        return [f"for {index} in range({span}):", *indented(lines)]
+        return counted_loop(lines, index, first, end)
     near = list(map(_near, code, calls))
     look = [line for line in near if not line.startswith("store")]
     look += dict.fromkeys(f"far = far | {_test(call)}" for line in calls for call in line)
@@ -41,13 +46,12 @@ def short_loop(lines: list[str], loaded: Collection[str], index: str, first: str
     """A loop over few elements that may carry values from one to the next, as reductions do: tested as a whole."""
     code = list(map(code_of, lines))
     calls = [_calls(line, loaded) for line in code]
-    span = end if first == "0" else f"{first}, {end}"
     if not any(calls):
-        return [f"for {index} in range({span}):", *indented(lines)]
+        return counted_loop(lines, index, first, end)
     tests = list(dict.fromkeys(f"far = far | {_test(call)}" for line in calls for call in line))
     near = list(map(_near, code, calls))
-    look = [f"for {index} in range({span}):", *indented([*_computing(near, tests), *tests])]
-    near, far = ([f"for {index} in range({span}):", *indented(body)] for body in (near, lines))
+    look = counted_loop([*_computing(near, tests), *tests], index, first, end)
+    near, far = (counted_loop(body, index, first, end) for body in (near, lines))
     return ["far = False", *look, "if far:", *indented(far), "else:", *indented(near)]
 
 

@@ -79,7 +79,11 @@ def line(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
     loaded = common_arguments.floats(kernel)
 
     def innermost(each: list[str], index: str, first: str, end: str) -> list[str]:
-        return memmove_calls(kernel, each, index, first, end) or common_arguments.loop(each, loaded, index, first, end)
+        if moved := memmove_calls(kernel, each, index, first, end):
+            return moved
+        if kernel.batch_invariant_width:  # no element may choose the version of its neighbours
+            return common_arguments.counted_loop(each, index, first, end)
+        return common_arguments.loop(each, loaded, index, first, end)
 
     return [*lines, *loop_splitting.loop(kernel, element(kernel, hoisted, "i", known), "i", "count", innermost)]
 

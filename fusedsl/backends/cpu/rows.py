@@ -144,22 +144,16 @@ def elements(roles: ValueRoles, p: int) -> list[str]:
     if phase.scans and scan.in_log_steps(phase):
         block += scan.reset_log_steps(phase)
         store = [line for use in phase.scan_uses for line in scan.to_log_steps(use)]
-        block += counted_loop([f"j = {column}", *inputs(roles, p, "j"), *store], "lane", "0", "within")
+        block += common_arguments.counted_loop([f"j = {column}", *inputs(roles, p, "j"), *store], "lane", "0", "within")
         inner = [f"j = {column}", *element(roles, p, "j", scan.from_log_steps)]
-        block += [*scan.log_steps(phase), *counted_loop([*inner, *folding], "lane", "0", "within")]
+        block += [*scan.log_steps(phase), *common_arguments.counted_loop([*inner, *folding], "lane", "0", "within")]
     elif phase.scans:
-        block += counted_loop([*inner, *folding], "lane", "0", "within")
+        block += common_arguments.counted_loop([*inner, *folding], "lane", "0", "within")
     else:
         block += loop_splitting.loop(roles.kernel, inner, "lane", "within", reduction_loop(roles.kernel), folding)
     block += scan.finish_block(phase)
     loop = [f"for block in range((count + {LANES - 1}) // {LANES}):", *indented(block)]
     return [*start, *loop, *(reduce.reduce_lanes(phase.folds) if lanes else [])]
-
-
-def counted_loop(lines: list[str], index: str, first: str, end: str) -> list[str]:
-    """The innermost loop."""
-    span = end if first == "0" else f"{first}, {end}"
-    return [f"for {index} in range({span}):", *indented(lines)]
 
 
 def reduction_loop(kernel: KernelIR) -> loop_splitting.Innermost:

@@ -49,6 +49,21 @@ def test_rows_have_the_same_bits_alone_on_the_cpu(columns):
         held(text, columns, np.asarray, np.asarray)
 
 
+def test_no_element_chooses_the_function_of_its_neighbours_on_the_cpu():
+    x = RNG.standard_normal((4, 64)) * 100
+    beside = x.copy()
+    beside[0] = 1e9  # beyond the common arguments
+    for text in (
+        "sin(x)",
+        "fmod(x, 3)",
+        "sum(cos(x), -1)",
+        "sin(x) + max(x, axis=-1, keepdims=True)",
+        "tan(x[:, ::-1])",
+    ):
+        kernel = fd.kernel(text, deterministic="batch")
+        assert np.array_equal(kernel(x)[1:], kernel(beside)[1:]), text
+
+
 @pytest.mark.parametrize("columns", (129, 20_000))
 def test_rows_have_the_same_bits_alone_in_cuda_kernels(columns):
     pytest.importorskip("numba_cuda")
