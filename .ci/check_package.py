@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 RUNTIME = ("fusedsl/lang/grammar.lark", "fusedsl/lang/prelude.fd", "fusedsl/py.typed", "fusedsl/__main__.py")
+RUNTIME += ("fusedsl/report/page/page.css", "fusedsl/report/page/page.js", "fusedsl/report/page/notebook.css")
 SOURCE = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "tests/conftest.py")
 SOURCE += ("docs/guide/index.md", "examples/00_tour.py", "benchmarks/run.py", "benchmarks/results/cpu.json", ".ci/run")
 

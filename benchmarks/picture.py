@@ -46,7 +46,7 @@ def picture(machines: Mapping[str, dict], rows: list) -> str:
     card = next(m["gpu"].split(",")[0] for m in machines.values() if "gpu" in m)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">']
     parts.append(
-        f"<title>Speed-ups of every benchmark case on an {escape(card)} and a CPU</title><style>{STYLE}</style>"
+        f"<title>Speed-ups of the benchmark cases on an {escape(card)} and a CPU</title><style>{STYLE}</style>"
     )
     parts += _legend(card)
     for ratio in (0.5, 1, 2, 5, 10, 20, 50, 100):

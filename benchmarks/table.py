@@ -81,9 +81,10 @@ def overview(machines: dict[str, dict], rows: Sequence[Row]) -> str:
         reached = [speedups(cases, unfused(suite)), speedups(cases, "torch.compile"), over_fastest(cases)]
         cells = [_mean(shares, ""), *(_mean(list(r.values()), "×") for r in reached)]
         lines.append(_row([TITLES[suite].format(**_where(machines[suite])), str(len(cases)), *cells]))
-    cards = dict.fromkeys(_where(m)["gpu"] for suite, m in machines.items() if suite in found and "gpu" in m)
-    dates = sorted(m["date"] for suite, m in machines.items() if suite in found)
-    where = f"Measured on {' and '.join(cards) or 'this machine'}, {dates[-1]}."
+    used = [m for suite, m in machines.items() if suite in found]
+    where = " and ".join(dict.fromkeys(_where(m)["gpu"] if "gpu" in m else m["cpu"] for m in used))
+    dates = sorted({m["date"] for m in used})
+    where = f"Measured on {where}, {' to '.join(dates[:: max(1, len(dates) - 1)])}."
     return "\n".join([*lines, "", f"Geometric means, with the minimum in brackets. {where}"])
 
 

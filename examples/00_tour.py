@@ -36,7 +36,7 @@ def title(text: str) -> None:
 a, b = xp.arange(6, dtype="float32").reshape(2, 3), xp.ones(3, "float32")
 x = xp.asarray(np.random.default_rng(0).standard_normal((512, 1000), dtype=np.float32))
 
-title("1. A text is evaluated as NumPy would, in one kernel")
+title("1. An expression is evaluated as NumPy would, in one kernel")
 print(fd.evaluate("2*a + 3*b", a=a, b=b))  # arrays by name; b is broadcast
 print(fd.evaluate("2*a + 3*b"))  # with no array given, names are looked up here, as numexpr does
 print(fd.evaluate("a * c", {"a": a, "c": 0.5, "more": x}))  # a mapping may hold more than the expression uses

@@ -62,18 +62,18 @@ def in_float64(q, k, v, slope, doc, sink):
     i, j = np.arange(s.shape[-2])[:, None], np.arange(s.shape[-1])
     sink = sink.astype(np.float64)[:, None, None]
 
-    def weighed(scores, extra=0.0):
+    def attended(scores, extra=0.0):
         largest = scores.max(-1, keepdims=True)
         e = np.exp(scores - largest)
         return e @ v / (e.sum(-1, keepdims=True) + extra * np.exp(sink - largest))
 
     return {
-        "causal": weighed(np.where(j <= i, s, -np.inf)),
-        "window and softcap": weighed(np.where(abs(i - j) < WINDOW, 30 * np.tanh(s / 30), -np.inf)),
-        "sinks": weighed(s, 1.0),
+        "causal": attended(np.where(j <= i, s, -np.inf)),
+        "window and softcap": attended(np.where(abs(i - j) < WINDOW, 30 * np.tanh(s / 30), -np.inf)),
+        "sinks": attended(s, 1.0),
         "sigmoid": 1 / (1 + np.exp(-(s - np.log(s.shape[-1])))) @ v,
-        "slopes (ALiBi)": weighed(np.where(j <= i, s + slope[:, None, None] * (j - i), -np.inf)),
-        "documents": weighed(np.where((doc[i] == doc[j]) & (j <= i), s, -np.inf)),
+        "slopes (ALiBi)": attended(np.where(j <= i, s + slope[:, None, None] * (j - i), -np.inf)),
+        "documents": attended(np.where((doc[i] == doc[j]) & (j <= i), s, -np.inf)),
     }
 
 

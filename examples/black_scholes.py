@@ -37,7 +37,7 @@ def with_erf(xp, erf):
 
 
 def erf_by_formula(x):
-    """NumPy has no erf; this is Abramowitz and Stegun's formula 7.1.26, right to 1.5e-7."""
+    """NumPy has no erf; this is Abramowitz and Stegun's formula 7.1.26, accurate to within 1.5e-7."""
     k = 1 / (1 + 0.3275911 * np.abs(x))
     tail = k * (0.254829592 + k * (-0.284496736 + k * (1.421413741 + k * (-1.453152027 + k * 1.061405429))))
     return np.copysign(1 - tail * np.exp(-x * x), x)

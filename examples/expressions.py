@@ -52,7 +52,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Expression:
-    """A text, its inputs, and the least number of kernels that it can be.
+    """An expression, its inputs, and the least number of kernels that it can be.
 
     An input is a number, or "[positive ]dtype[extent, …]", or "dtype[extent, …] < extent" for indices.
     `number` is the expression's place in the list of what people need; several variants may share one.

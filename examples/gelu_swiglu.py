@@ -1,4 +1,4 @@
-"""Activations: GELU as an ordinary NumPy function with a decorator, SwiGLU as a text.
+"""Activations: GELU as an ordinary NumPy function with a decorator, SwiGLU as an expression.
 
 python examples/gelu_swiglu.py [--device cuda] [--size 65536]
 """

@@ -1,4 +1,4 @@
-"""fusedsl: array math as text or NumPy-style functions, compiled to single fused kernels for NVIDIA GPUs and CPUs."""
+"""fusedsl: array expressions or NumPy-style functions, compiled to single fused kernels for NVIDIA GPUs and CPUs."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import logs, metric_counts
+from .errors import ArgumentError
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ def on_compile(hook: Hook) -> RemovableHook:
     ...     y = evaluate("x + 1.0625", x=np.ones(3))
     map_add_0 cpu
     """
+    if not callable(hook):
+        raise ArgumentError("on_compile takes a function", "argument.hook", help="pass a function of one Compilation")
     return RemovableHook(hook)
 
 

@@ -17,6 +17,7 @@ FAMILIES = {
     "fusedsl_compilations": _Family("counter", "Kernels compiled."),
     "fusedsl_compilation_seconds": _Family("counter", "Seconds in which kernels were compiled."),
     "fusedsl_kernel_loads": _Family("counter", "Kernels found compiled, in memory, on disk or in a saved file."),
+    "fusedsl_stored_calls": _Family("counter", "Calls found prepared on disk, with their kernels."),
     "fusedsl_first_calls": _Family("counter", "Plain calls that were prepared, as the first of their kind."),
     "fusedsl_first_call_seconds": _Family("counter", "Seconds of tracing, planning and compiling in first calls."),
     "fusedsl_interpreted_calls": _Family("counter", "First calls that the reference interpreter computed."),
@@ -38,7 +39,8 @@ class Metrics(dict[str, float]):
         for name, family in FAMILIES.items():
             lines += [f"# TYPE {name} {family.kind}", f"# HELP {name} {family.help}"]
             sample = f"{name}_total" if family.kind == "counter" else name
-            lines += [f"{key} {value:.9g}" for key, value in self.items() if key.partition("{")[0] == sample]
+            labelled = {key: value for key, value in self.items() if key.startswith(sample + "{")}
+            lines += [f"{key} {value:.9g}" for key, value in (labelled or {sample: self.get(sample, 0)}).items()]
         return "\n".join([*lines, "# EOF", ""])
 
 
@@ -51,10 +53,10 @@ def count(name: str, amount: float = 1, **labels: str) -> None:
 
 
 def samples() -> Metrics:
-    """The counters so far; those that never counted are 0."""
+    """The counters so far, each without labels as the sum over its labels."""
     with _lock:
         counts = dict(_counts)
     for name, family in FAMILIES.items():
-        if family.kind == "counter" and not any(counted == name for counted, _ in counts):
-            counts[name, ""] = 0
+        if family.kind == "counter":
+            counts[name, ""] = sum(value for (counted, _), value in counts.items() if counted == name)
     return Metrics({f"{name}_total{labels}": value for (name, labels), value in sorted(counts.items())})

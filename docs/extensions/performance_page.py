@@ -20,7 +20,7 @@ SUITES = {
     "wide": "Rows of 256 to 262,144 columns",
     "reductions": "Full, column and other reductions",
     "backward": "Gradients of layer norm and RMS norm",
-    "expressions": "Eighty common expressions",
+    "expressions": "Common expressions",
     "attention": "Attention",
     "products": "Matrix products and what surrounds them",
     "first_call": "First calls: planning and compilation",
@@ -32,7 +32,7 @@ FILES = ("*.json", "h100/attention.json", "h100/first_call.json", "h100/products
 HEAD = """# Performance
 
 Medians of at least 20 calls with cold caches and random data. Every result was checked against float64 before its time
-was taken. All peers of a table were measured in one run on one machine. Nothing on this page mixes two machines.
+was taken. All peers of a table were measured in one run on one machine. No table mixes two machines.
 
 - **Share of roofline** is the floor divided by our time. The floor is the time of a plain copy of the same bytes, or
   the time to issue the instructions where that is longer. For attention it is the time of its matrix products at the
@@ -40,7 +40,7 @@ was taken. All peers of a table were measured in one run on one machine. Nothing
 - **vs a peer** is the peer's time divided by ours: more than 1 means that fusedsl is faster.
 - <span class="loss">Red</span> marks less than {loss} of a peer's speed, or of the roofline.
 
-![Speed-ups of every case, on an NVIDIA H200 and on a CPU](../static/speedups.svg)
+![Speed-ups of the cases, on an NVIDIA H200 and on a CPU](../static/speedups.svg)
 
 `python -m fusedsl bench` measures on your machine, with the peers that are installed. The raw numbers, with the 20 %
 and 80 % quantiles, are JSON files in [benchmarks/results](../../benchmarks/results). Each case has a row in

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -131,7 +132,7 @@ def failed_row(case: CaseKey, peer: str, facts: tuple[int, int], fault: BaseExce
 def machine() -> dict[str, Any]:
     """The processor, its threads, and the GPU with its driver where there is one."""
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found: dict[str, Any] = {"cpu": cpu_name(), "threads": threads, "system": platform.platform()}
+    found: dict[str, Any] = {"cpu": cpu_name(), "threads": threads, "system": system_name()}
     gpu = nvidia_smi("name,driver_version,clocks.max.sm,clocks.max.mem,power.limit")
     if gpu:
         found["gpu"] = gpu
@@ -146,6 +147,12 @@ def nvidia_smi(fields: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return told.stdout.strip() or None if told.returncode == 0 else None
+
+
+def system_name() -> str:
+    """The operating system, its version and the architecture: "Linux 6.18 x86_64"."""
+    version = ".".join(re.split(r"[.-]", platform.release())[:2])
+    return f"{platform.system()} {version} {platform.machine()}"
 
 
 def cpu_name() -> str:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
-from ..errors import DeviceError
+from ..errors import ArgumentError, DeviceError
 from .clocks import Clock, CpuClock, CudaClock, gemm_rate
 from .peers import PEERS, UNFUSED, Peers, Unusable, installed, largest_error, results_of
 from .ratios import FLOOR, OURS
@@ -58,6 +58,10 @@ class BenchmarkRun:
 
     def __init__(self, clock: Clock, report: Report, settings: BenchmarkSettings) -> None:
         self.clock, self.report, self.settings = clock, report, settings
+        unknown = [p for p in settings.peers if p not in PEERS[clock.kind]]
+        if unknown:
+            help = f"peers are {', '.join(PEERS[clock.kind])}"
+            raise ArgumentError(f"{unknown[0]!r} is no peer", "argument.peers", help=help)
         self.names = tuple(p for p in PEERS[clock.kind] if not settings.peers or p in settings.peers)
         self.unusable = Unusable([p for p in self.names if not installed(p)], settings.compile_seconds)
         self._gemm_rate: float | None = None

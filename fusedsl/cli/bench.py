@@ -28,7 +28,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", choices=("float16", "float32", "float64"), default="float32", help="(float32)")
     parser.add_argument("--sizes", type=parse_count, nargs="+", metavar="N", default=(), help="elements of arrays")
     parser.add_argument("--peers", nargs="+", metavar="PEER", default=(), help="these alone, e.g. numpy torch.compile")
-    parser.add_argument("--repetitions", type=int, default=21, metavar="N", help="timed calls of each peer (21)")
+    parser.add_argument(
+        "--repetitions", type=parse_count, default=21, metavar="N", help="timed calls of each peer (21)"
+    )
     parser.add_argument("--compile-seconds", type=float, metavar="S", help=COMPILE_HELP)
 
 

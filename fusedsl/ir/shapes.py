@@ -9,7 +9,7 @@ from dataclasses import replace
 from ..errors import ArgumentError, DTypeError, ShapeError
 from .builder import GraphBuilder
 from .checks import explain, holds
-from .dims import Dim, expression, product
+from .dims import Dim, evaluate, expression, product
 from .graph import Check, Node, Type, node
 from .index_keys import basic_index, whole_axis
 from .ops import reduced_dtype
@@ -73,7 +73,7 @@ def require_elements(b: GraphBuilder, fold: str, x: Node, axes) -> None:
         raise ArgumentError(f"{fold} of a number has no position", "argument.axis", help="give it an array")
     if dims:
         check = Check("nonempty", dims, fold, (x.type,), site=b.site)
-        if 0 in dims:
+        if any(evaluate(d, b.extents) == 0 for d in dims):
             raise explain(check, b.extents)
         b.checks.append(check)
 

@@ -173,7 +173,7 @@ EQUIVALENTS = {
 HELP_TEXTS = {
     **dict.fromkeys(
         ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
-        "convolutions are not there: call the library, and fuse what surrounds it; of few taps, add shifted slices",
+        "call the library, and fuse what surrounds it; of few taps, add shifted slices",
     ),
     **dict.fromkeys(
         ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"),

@@ -108,6 +108,7 @@ ALIASES = {
 PLANNED = {
     "sorting": "searchsorted",
     "the shape of its result depends on values": "unique nonzero",
+    "convolutions": "convolve conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
     "scatter": "scatter scatter_add scatter_reduce index_add put_along_axis",
 }
 UNSUPPORTED = {name: family for family, names in PLANNED.items() for name in names.split()}

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
-from .. import config
+from .. import config, metric_counts
 from ..backends.cpu import processor
 from ..backends.cpu.work import CpuLaunch as Work
 from ..backends.cpu.work import CpuStage
@@ -138,7 +138,9 @@ def load(key: str) -> PreparedCall | None:
     if entry is None:
         return None
     with contextlib.suppress(FusedslError, KeyError, TypeError, ValueError, IndexError):
-        return _from_facts(entry[0])
+        call = _from_facts(entry[0])
+        metric_counts.count("fusedsl_stored_calls")
+        return call
     return None
 
 

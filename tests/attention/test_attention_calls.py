@@ -102,7 +102,7 @@ def test_a_chain_around_bits_says_how_it_would_be_read(mask, read, meant):
 
 @pytest.mark.parametrize("name", ["dropout", "sinks"])
 def test_what_is_to_be_said_as_text_is_one(name):
-    text = ATTENTION[name].removeprefix("write it as text: ")
+    text = ATTENTION[name].removeprefix("write it as an expression: ")
     given = {"scale": 0.3, "seed": 7, "keep": 0.9, "sink": normal(4)}
     kernel = fd.kernel(text)
     arrays = {"q": Q, "k": normal(2, 4, 24, 8), "v": normal(2, 4, 24, 8), **given}

@@ -71,8 +71,8 @@ def roofline_picture(data: Mapping[str, Any]) -> str:
     scale = _Scale(across, up)
     parts = [*_axes(scale), *(_roof(scale, card, rate) for rate in roofs)]
     for point, about in zip(operations, data["operations"]):
-        ends = [kernels[k] for k in about["kernels"] if kernels[k] is not None]
-        parts += [_join(scale, point, end, k) for k, end in zip(about["kernels"], ends) if point is not None]
+        ends = [] if point is None else [k for k in about["kernels"] if kernels[k] is not None]
+        parts += [_join(scale, point, kernels[k], k) for k in ends]
     steps, launched = data["explanation"]["before"]["steps"], data["explanation"]["kernels"]
     for point, about, step in zip(operations, data["operations"], steps):
         if point is not None:
