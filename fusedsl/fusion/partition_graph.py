@@ -201,6 +201,7 @@ class _GraphPartitioner:
         reported = None if self.hardware is None else Prices(self.extents, self.hardware)
         lowered = lower_segment(segment, memory, _same(fits))
         if self.check is not None:
+            self.guards.update(guards)  # what is checked holds where these do
             self.check.lowered(lowered, segment, memory)
         chosen = choose_attention(lowered, fits, self.way.attention)
         cut = partition(chosen, fits, reported, self.way, first)
