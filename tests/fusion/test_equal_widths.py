@@ -49,6 +49,11 @@ def test_every_letter_of_an_einsum_is_compared():
     assert products(text, x=(512, 512), a=(512, 4, 64), b=(512, 2, 64)) == [1, 1]
 
 
+def test_widths_that_are_equal_in_another_order_make_no_cycle():
+    text = "p = einsum('sd,dhk->shk', x, a); q = einsum('sd,dhk->shk', x, b); return p + swapaxes(q, 1, 2)"
+    assert sum(products(text, x=(512, 512), a=(512, 32, 32), b=(512, 32, 32))) == 2
+
+
 def test_a_blas_multiplies_for_each_width():
     assert products("return x @ a, x @ b", ("cpu", None), "float32", x=(64, 64), a=(64, 32), b=(64, 32)) == [1, 1]
 

@@ -39,7 +39,11 @@ def test_a_hook_is_called_after_each_compilation_in_the_callers_thread(fresh):
 
 
 def test_a_hook_that_fails_is_logged_and_ends_no_call(fresh, caplog):
+    first = fd.on_compile(lambda done: None)
+    first.remove()
     hook = fd.on_compile(lambda done: 1 // 0)
+    first.remove()  # has no part in the other
+    assert compile_hooks._hooks
     assert fd.evaluate(fresh, x=np.zeros(2)).tolist() == [1, 1]
     hook.remove()
     assert "on_compile" in caplog.text and "ZeroDivisionError" in caplog.text and not compile_hooks._hooks

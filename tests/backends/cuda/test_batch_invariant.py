@@ -60,8 +60,20 @@ def test_no_element_chooses_the_function_of_its_neighbours_on_the_cpu():
         "sin(x) + max(x, axis=-1, keepdims=True)",
         "tan(x[:, ::-1])",
     ):
+        fd.kernel(text)(x)  # which has another binary
         kernel = fd.kernel(text, deterministic="batch")
         assert np.array_equal(kernel(x)[1:], kernel(beside)[1:]), text
+
+
+def test_sums_of_columns_do_not_depend_on_threads():
+    x = RNG.standard_normal((50, 5001))
+    x[:, ::400] = 1e9
+    before, kernel, found = fd.get_num_threads(), fd.kernel("sum(sin(x), 0)"), []
+    for threads in (1, 2, 3, 5):
+        fd.set_num_threads(threads)
+        found += [kernel(x) for _ in range(3)]
+    fd.set_num_threads(before)
+    assert all(np.array_equal(one, found[0]) for one in found)
 
 
 @pytest.mark.parametrize("columns", (129, 20_000))
