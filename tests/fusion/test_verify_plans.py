@@ -51,9 +51,8 @@ def test_plans_are_well_formed(name, mode):
 def faulty(monkeypatch):
     """Planning forgets to store a result."""
     (fault,) = [m for m in PARTITIONS if m.name == "a result that is not stored"]
-    monkeypatch.setattr(
-        partition_graph, "concatenate", lambda parts, real=partition_graph.concatenate: fault.change(real(parts))
-    )
+    real = partition_graph.concatenate
+    monkeypatch.setattr(partition_graph, "concatenate", lambda *given: fault.change(real(*given)))
 
 
 def test_a_plan_that_is_not_well_formed_is_not_run(faulty):
