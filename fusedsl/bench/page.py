@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from html import escape
 from typing import Any
 
+from ..report.page.svg import embedded
 from ..report.units import bytes_text, seconds_text
 from .plots import Point, Series, chart, marker, ratio_axes, share_axes
 from .ratios import OURS, by_case, ratio, share, speedups, timed_peers
@@ -62,21 +63,21 @@ def page(head: dict[str, Any], rows: Sequence[Row]) -> str:
         *(_suite(suite, [r for r in rows if r.suite == suite], names, head["unfused"]) for suite in suites),
         _machine(head),
     ]
-    data = json.dumps({**head, "rows": [asdict(r) for r in rows]}).replace("<", "\\u003c")
+    data = embedded({**head, "rows": [asdict(r) for r in rows]}, "results")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{escape(name)}</title>\n<style>{STYLE}{COLORS}</style></head>\n<body>\n"
         + "\n".join(parts)
-        + f'\n<script type="application/json" id="results">{data}</script>\n</body></html>\n'
+        + f"\n{data}\n</body></html>\n"
     )
 
 
 def _overview(rows: Sequence[Row]) -> str:
-    body = []
+    body, names = [], timed_peers(rows)
     for measure in ("kernel", "call"):
         means = speedups([r for r in rows if r.measure == measure])
-        for name in sorted(means, key=timed_peers(rows).index):
+        for name in sorted(means, key=names.index):
             s = means[name]
             mean, least = (f"<td{_lost(x)}>{x:.2f}×</td>" for x in (s.mean, s.least))
             body.append(f"<tr><td>{escape(name)}</td><td>{measure}</td>{mean}{least}<td>{s.cases}</td></tr>")
@@ -89,11 +90,9 @@ def _lost(reached: float) -> str:
 
 
 def _suite(suite: str, rows: Sequence[Row], names: Sequence[str], unfused: str) -> str:
-    keys = [
-        (k, f"over {name}{' (unfused)' if name == unfused else ''}")
-        for k, name in enumerate(names)
-        if name in timed_peers(rows)
-    ]
+    timed = timed_peers(rows)
+    told = [f"over {name}{' (unfused)' if name == unfused else ''}" for name in names]
+    keys = [(k, told[k]) for k, name in enumerate(names) if name in timed]
     figures: list[str] = []
     parts = [f"<h2>{escape(suite.capitalize())}</h2>{_legend(keys)}"]
     for measure in ("kernel", "call"):
@@ -126,10 +125,7 @@ def _figure(name: str, series: Sequence[Series]) -> str:
 
 def elements(row: Row) -> int:
     """The size of a case: the product of the extents in its shape."""
-    count = 1
-    for extent in row.shape.split("x"):
-        count *= int(extent)
-    return count
+    return math.prod(map(int, row.shape.split("x")))
 
 
 def ratio_series(rows: Sequence[Row], names: Sequence[str]) -> list[Series]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..ir.dims import Dim, product
-from ..ir.graph import Node, Type, constant, node, rebuild, resolve, walk
+from ..ir.graph import Node, Type, constant, node, rebuild, resolve, walk, with_arguments
 from ..ir.ops import OPS
 from .reshapes import reshaped_argument
 from .view_coordinates import below_index, non_unit_axes, shared_ends, unshared_axes
@@ -54,7 +54,7 @@ def _without_splits(results: Sequence[Node], same: SameExtent) -> list[Node]:
     """The results with split arrays computed in the split shape."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
-        new = node(old.op, args, old.attr, old.type) if args != old.args else old
+        new = with_arguments(old, args)
         new = _with_ends(new, same) if new.op == "reshape" else new
         cut = _split_of(new) if new.op == "reshape" and reshaped_argument(new) is None else None
         split = None if cut is None else _Split(cut[1], same).of((new.args[0], cut[0]))

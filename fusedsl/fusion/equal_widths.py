@@ -9,7 +9,7 @@ from ..ir.dims import Dim, Symbol, substitute
 from ..ir.graph import Graph, Node, resolve_dims, walk
 from .graph_products import matmul_extents
 
-MOST = 4  # products of a kernel, whose sums a tile of 64 columns of each holds in registers
+MOST_SHARED_PRODUCTS = 4  # products of a kernel, whose sums a tile of 64 columns of each holds in registers
 Widths = tuple[Dim, ...]
 
 
@@ -37,20 +37,22 @@ def _products_by_operand(results: Iterable[Node]) -> list[list[Widths]]:
 
 
 def _unify(widths: list[Widths], table: dict[Dim, Dim], same: Callable[[Dim, Dim], bool]) -> None:
-    """Add the symbols of equal widths to the table, in groups of at most MOST products."""
+    """Add the symbols of equal widths to the table, in groups of at most MOST_SHARED_PRODUCTS."""
     count: dict[Widths, int] = {}
     for dims in widths:
         known: Widths = tuple(substitute(d, table) for d in dims)  # type: ignore[misc]
         count[known] = count.get(known, 0) + 1
-    kept: dict[Widths, int] = {}
+    shared: dict[Widths, int] = {}
     for dims, products in count.items():
-        other = next((o for o, n in kept.items() if n + products <= MOST and _are_equal(o, dims, same)), None)
+        other = next(
+            (o for o, n in shared.items() if n + products <= MOST_SHARED_PRODUCTS and _are_equal(o, dims, same)), None
+        )
         if other is not None:
             for o, d in zip(other, dims):
                 renamed: Widths = (substitute(o, table), substitute(d, table))  # type: ignore[assignment]
                 if renamed[0] != renamed[1]:  # else earlier pairs have made them equal
                     table[renamed[1]] = renamed[0]
-        kept[other or dims] = kept.get(other or dims, 0) + products
+        shared[other or dims] = shared.get(other or dims, 0) + products
 
 
 def _are_equal(a: Widths, b: Widths, same: Callable[[Dim, Dim], bool]) -> bool:

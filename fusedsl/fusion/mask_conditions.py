@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..ir.folds import scalar
-from ..ir.graph import Node, is_literal, node, rebuild, search
+from ..ir.graph import Node, is_literal, rebuild, search, with_arguments
 from ..ir.types import BOOL
 from ..rewrite.intervals.three_valued_logic import AND, NOT, OR
 from ..rewrite.online.components import Component
@@ -85,6 +85,6 @@ def predicate_reads(condition: Node | None, value: Node) -> Node:
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old.op == "fetch" and condition is not None:
             args = (args[0], scalar("logical_and", condition, args[1], dtype=BOOL))
-        return node(old.op, args, old.attr, old.type) if args != old.args else old
+        return with_arguments(old, args)
 
     return rebuild([value], change)[value]

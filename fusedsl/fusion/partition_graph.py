@@ -97,20 +97,20 @@ def partition_graph(
     and rows that exceed the chip are read again by separate kernels. Time decisions use the figures of one GPU, so that
     plans do not depend on the device; `hardware` prices the decisions that are reported, if any are.
     """
-    graph = round_products(graph)
+    graph, fits = round_products(graph), fits_in(extents, guards)
     if way.attention is not AttentionMode.TILE_MAX:  # on CPUs a BLAS multiplies for each width
-        fits, same = fits_in(extents, guards), _same(fits_in(extents, guards))
+        same = _same(fits)
         graph = merge_summed_axes(unify_equal_widths(split_sliced_products(graph, same), same), fits)
     partitioner = _GraphPartitioner(extents, guards, way, hardware, check)
-    cut = partitioner.graph(graph, materialize(graph.results, partitioner.rate, fits_in(extents, guards), way))
+    cut = partitioner.graph(graph, materialize(graph.results, partitioner.rate, fits, way))
     prices = Prices(extents, priced_for(way.attention))
     if way.products is not ProductMode.FUSED:
         return cut  # the call compares its kernels with those of other formulations
     if way.budget is None or _seconds(cut, prices) <= SLOWER * _unfused_seconds(graph, prices):
         return cut
-    unfused = partitioner.graph(graph, unfused_arrays(graph.results, fits_in(extents, guards)))
+    unfused = partitioner.graph(graph, unfused_arrays(graph.results, fits))
     saved = expression("-", _busy(cut, prices), _busy(unfused, prices))
-    return cut if fits_in(extents, guards)(saved, 0) else unfused
+    return cut if fits(saved, 0) else unfused
 
 
 def _seconds(cut: Partition, prices: Prices) -> float:

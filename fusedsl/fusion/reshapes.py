@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.dims import Dim, product
-from ..ir.graph import Node, Type, node, rebuild, search, walk
+from ..ir.graph import Node, Type, node, rebuild, search, walk, with_arguments
 from ..ir.ops import CASTS, OPS
 from .view_coordinates import non_unit_axes, shared_ends, unshared_axes
 
@@ -18,7 +18,7 @@ def push_reshapes(results: tuple[Node, ...]) -> list[Node]:
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old.op != "reshape" or old in ends:
-            return node(old.op, args, old.attr, old.type) if args != old.args else old
+            return with_arguments(old, args)
         return _reshaped(args[0], old.type.shape)
 
     new = rebuild(results, change)

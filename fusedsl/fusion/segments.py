@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from ..ir.graph import Graph, Node, Type, node, search, walk
+from ..ir.graph import Graph, Node, Type, node, search, walk, with_arguments
 from ..ir.ops import CASTS, LEAVES, OPS, VIEWS
 from .demand_analysis import WORKS, array_below, cost
 from .read_analysis import StoredArray
@@ -216,7 +216,7 @@ def _reading(roots: Sequence[Node], leaf: dict[Node, Node]) -> list[Node]:
 
     def parameter(n: Node) -> Node:
         args = tuple(leaf.get(a) or new[a] for a in n.args)
-        return node(n.op, args, n.attr, n.type) if args != n.args else n
+        return with_arguments(n, args)
 
     for root in roots:
         stack = [root]

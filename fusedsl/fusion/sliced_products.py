@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection
 
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim, expression
-from ..ir.graph import Graph, Node, Type, node, rebuild, users_of, walk
+from ..ir.graph import Graph, Node, Type, node, rebuild_graph, users_of, walk, with_arguments
 from ..ir.ops import OPS
-from .equal_widths import MOST
+from .equal_widths import MOST_SHARED_PRODUCTS
 
 Same = Callable[[Dim, Dim], bool]
 Slice = tuple[int, Dim, Dim]
@@ -25,17 +25,16 @@ def split_sliced_products(graph: Graph, same: Same) -> Graph:
     """
     users = users_of(walk(graph.results))
     read = {n: users[n] for n in users if n.op == "contract" and n not in graph.results}
-    split = {n for n in read if _are_apart(read[n], same) and _meet(read[n], users, graph.results)}
+    split = {n for n in read if _are_apart(read[n], same) and _are_combined(read[n], users, graph.results)}
     if not split:
         return graph
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old.op == "index" and old.args[0] in split:
             return _product_of_slice(old, args[0])
-        return node(old.op, args, old.attr, old.type) if args != old.args else old
+        return with_arguments(old, args)
 
-    new = rebuild(graph.results, change)
-    return Graph(graph.parameters, tuple(new[r] for r in graph.results), graph.checks)
+    return rebuild_graph(graph, change)
 
 
 def _slice(n: Node) -> Slice | None:
@@ -53,7 +52,11 @@ def _slice(n: Node) -> Slice | None:
 def _are_apart(readers: list[Node], same: Same) -> bool:
     """Whether nodes are slices of one axis, of equal extents, one behind the other from its begin."""
     found = [one for one in map(_slice, readers) if one is not None]
-    if not 2 <= len(readers) <= MOST or len(found) < len(readers) or len({(one[0], one[2]) for one in found}) != 1:
+    if (
+        not 2 <= len(readers) <= MOST_SHARED_PRODUCTS
+        or len(found) < len(readers)
+        or len({(one[0], one[2]) for one in found}) != 1
+    ):
         return False
     end: Dim = 0
     while found:
@@ -65,7 +68,7 @@ def _are_apart(readers: list[Node], same: Same) -> bool:
     return True
 
 
-def _meet(slices: list[Node], users: dict[Node, list[Node]], results: Collection[Node]) -> bool:
+def _are_combined(slices: list[Node], users: dict[Node, list[Node]], results: Collection[Node]) -> bool:
     """Whether one value is computed from slices, element by element, and nothing else is (as in rotary embeddings)."""
     shape, inside = slices[0].type.shape, set(slices)
     stack = list(slices)
@@ -83,12 +86,12 @@ def _product_of_slice(n: Node, product: Node) -> Node:
     sliced = _slice(n)
     assert sliced is not None
     axis, start, extent = sliced
-    letters = Subscripts.parse(product.attr)
-    letter = letters.result[axis]
+    subscripts = Subscripts.parse(product.attr)
+    letter = subscripts.result[axis]
     args = list(product.args)
-    for side, word in enumerate((letters.left, letters.right)):
-        if letter in word:
-            args[side] = _sliced(args[side], word.index(letter), start, extent)
+    for side, own in enumerate((subscripts.left, subscripts.right)):
+        if letter in own:
+            args[side] = _sliced(args[side], own.index(letter), start, extent)
     return node("contract", tuple(args), product.attr, n.type)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..ir.dims import Dim, Symbol, expression
 from ..ir.gathers import GUARDED
-from ..ir.graph import Graph, Node, Type, constant, node, rebuild, resolve, resolve_dims, value_of, walk
+from ..ir.graph import Graph, Node, Type, constant, node, rebuild, resolve, resolve_dims, value_of, walk, with_arguments
 from ..ir.ops import OPS
 from ..ir.types import BOOL
 from .concat_pieces import JOINS, begin_of
@@ -85,7 +85,7 @@ class _PieceSlicer:
         return list(resolve_dims(graph, self.names).results)
 
     def _change(self, old: Node, args: tuple[Node, ...]) -> Node:
-        new = node(old.op, args, old.attr, old.type) if args != old.args else old
+        new = with_arguments(old, args)
         if new.op == "reduce":
             return self._reduced(new) or new
         return (self._sliced(new) or new) if new.op == "index" else new

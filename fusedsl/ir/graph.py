@@ -156,6 +156,17 @@ def rebuild(roots: Iterable[Node], change: Callable[[Node, tuple[Node, ...]], No
     return new
 
 
+def rebuild_graph(graph: Graph, change: Callable[[Node, tuple[Node, ...]], Node]) -> Graph:
+    """The graph with every node replaced, as by `rebuild`."""
+    new = rebuild(graph.results, change)
+    return Graph(graph.parameters, tuple(new[r] for r in graph.results), graph.checks)
+
+
+def with_arguments(n: Node, args: tuple[Node, ...]) -> Node:
+    """The same operation on other arguments of the same types."""
+    return node(n.op, args, n.attr, n.type) if args != n.args else n
+
+
 @dataclass(frozen=True)
 class Site:
     """Source location of a node, as offsets in the program, for errors that only a call can find.
@@ -226,8 +237,7 @@ def resolve_dims(graph: Graph, table: dict[Dim, Dim]) -> Graph:
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         return node(old.op, args, _resolve(old.attr, table, known), _resolve_type(old.type, table, known))
 
-    new = rebuild(graph.results, change)
-    return Graph(graph.parameters, tuple(new[r] for r in graph.results), graph.checks)
+    return rebuild_graph(graph, change)
 
 
 def _resolve_type(type: Type, table: dict[Dim, Dim], known: dict) -> Type:

@@ -82,11 +82,11 @@ def _evaluated(
     arguments = _arguments(plan, extents, seed)
     values: dict[Node, np.ndarray] = {}
 
-    def kept(n: Node, args: list[np.ndarray], given: Sequence, known: Any) -> np.ndarray:
+    def record(n: Node, args: list[np.ndarray], given: Sequence, known: Any) -> np.ndarray:
         values[n] = evaluate_node(n, args, given, known)
         return values[n]
 
-    interpret(Graph(graph.parameters, graph.results), arguments, kept)
+    interpret(Graph(graph.parameters, graph.results), arguments, record)
     arrays = {("argument", k): x for k, x in enumerate(arguments)}
     memory = evaluate_plan(plan, PlanCall(extents, arrays, arguments))
     return values, [memory.arrays["temporary", k] for k in range(len(plan.temporaries))]

@@ -68,7 +68,7 @@ def _tile_map(call: ResolvedCall, number: int, members: Members) -> TileMap | No
         return TileMap(number, (queries, keys), tile, tile, (), (0, 0, 0), note)
     states = _states(mask, known, sides)
     counts = tuple(int((states == kind).sum()) for kind in (EMPTY, PARTIAL, FULL))
-    return _drawn(TileMap(number, (queries, keys), tile, tile, (), counts), states)  # type: ignore[arg-type]
+    return _downsampled(TileMap(number, (queries, keys), tile, tile, (), counts), states)  # type: ignore[arg-type]
 
 
 def _known(
@@ -97,7 +97,7 @@ def _states(mask: BlockMask, known: Mapping[str, Any], sides: tuple[int, int]) -
     return np.where(some, np.where(every, FULL, PARTIAL), EMPTY)
 
 
-def _drawn(found: TileMap, states: np.ndarray) -> TileMap:
+def _downsampled(found: TileMap, states: np.ndarray) -> TileMap:
     """The map with at most so many cells along a side: a cell of unlike tiles is masked."""
     steps = [-(-n // CELLS) for n in states.shape]
     cells = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..ir.graph import Graph, Node, node, rebuild
+from ..ir.graph import Graph, Node, node, rebuild_graph
 
 Law = Callable[[Node], "Node | None"]
 
@@ -45,8 +45,7 @@ def rewrite(graph: Graph, observe: Callable[[Rule, Node, Node], None] | None = N
             current = new
         return current
 
-    new = rebuild(graph.results, change)
-    return Graph(graph.parameters, tuple(new[r] for r in graph.results), graph.checks)
+    return rebuild_graph(graph, change)
 
 
 def _first(n: Node) -> tuple[Rule, Node] | None:

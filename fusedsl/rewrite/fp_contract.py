@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import isinf
 
-from ..ir.graph import Graph, Node, node, rebuild, search, value_of, walk
+from ..ir.graph import Graph, Node, node, rebuild_graph, search, value_of, walk
 from ..ir.ops import CASTS, OPS, VIEWS
 from ..ir.types import FLOAT32
 
@@ -32,8 +32,7 @@ def round_products(graph: Graph) -> Graph:
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         return node(old.op, args, ROUNDED if old in marked else old.attr, old.type)
 
-    new = rebuild(graph.results, change)
-    return Graph(graph.parameters, tuple(new[r] for r in graph.results), graph.checks)
+    return rebuild_graph(graph, change)
 
 
 def _rounded(results: Sequence[Node]) -> set[Node]:

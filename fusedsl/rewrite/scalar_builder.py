@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isinf
 from typing import Any
 
-from ..ir.graph import Node, Type, constant, node, resolve, value_of, walk
+from ..ir.graph import Node, Type, constant, node, resolve, value_of, walk, with_arguments
 from ..ir.ops import CASTS, OPS
 from ..ir.printer import show_literal
 from ..ir.types import DType
@@ -119,7 +119,7 @@ def replace_nodes(roots: Sequence[Node], done: Mapping[Node, Node]) -> dict[Node
         if n in done:
             return done[n]
         args = tuple(new[a] for a in n.args)
-        return node(n.op, args, n.attr, n.type) if args != n.args else n
+        return with_arguments(n, args)
 
     return {r: resolve(new, r, lambda n: () if n in done else n.args, change) for r in roots}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ...ir.graph import Node, node, rebuild, resolve, search, walk
+from ...ir.graph import Node, node, rebuild, resolve, search, walk, with_arguments
 from ...rewrite.online.masks import Masks
 from ...rewrite.scalar_builder import free_axes, replace_nodes
 from ...rewrite.selects import SelectAnalysis
@@ -42,7 +42,7 @@ def group_reductions(
     dependencies = SetDependencies()
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
-        fold = node(old.op, args, old.attr, old.type) if args != old.args else old
+        fold = with_arguments(old, args)
         if fold not in free:
             free.update(free_axes([fold]))
         single_axis = fold.op == "fold" and len(fold.attr[1]) == 1 and old not in apart
@@ -208,7 +208,7 @@ def _on_kv_axis(root: Node, folds: Sequence[Node], kv_axis: Axis) -> dict[Node, 
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old not in inner:
-            return node(old.op, args, old.attr, old.type) if args != old.args else old
+            return with_arguments(old, args)
         value = rename_axis(args[0], old.attr[1][0], kv_axis, free_axes(args))
         return node("fold", (value,), (old.attr[0], (kv_axis,)), old.type)
 

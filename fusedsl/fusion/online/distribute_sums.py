@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.graph import Node, constant, is_literal, node, rebuild
+from ...ir.graph import Node, constant, is_literal, node, rebuild, with_arguments
 from ...rewrite.scalar_builder import free_axes, product_of, scalar_op
 from ..coordinates import Axis
 from .score_products import MOST_ADDENDS, direct_reductions, factors_of, scores
@@ -15,7 +15,7 @@ def distribute_sums(roots: Sequence[Node]) -> list[Node]:
     free = free_axes(roots)
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
-        n = node(old.op, args, old.attr, old.type) if args != old.args else old
+        n = with_arguments(old, args)
         if n not in free:
             free.update(free_axes([n]))
         if n.op != "fold" or n.attr[0] != "sum" or len(n.attr[1]) != 1:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.folds import pick
-from ...ir.graph import Node, Type, constant, is_literal, node, rebuild, search, value_of, walk
+from ...ir.graph import Node, Type, constant, is_literal, node, rebuild, search, value_of, walk, with_arguments
 from ...ir.ops import CASTS
 from ...ir.types import FLOAT16, DType
 from ...rewrite.scalar_builder import free_axes, product_of, scalar_op, times
@@ -167,7 +167,7 @@ def hoist_score_factors(value: Node, kv_axis: Axis, running_reference: bool) -> 
     done = {g: _hoist_factors(g, kv_axis, free, running_reference) for g in scores(value, kv_axis, free)}
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
-        return done.get(old) or (node(old.op, args, old.attr, old.type) if args != old.args else old)
+        return done.get(old) or with_arguments(old, args)
 
     return rebuild([value], change)[value] if any(g is not hoisted for g, hoisted in done.items()) else value
 

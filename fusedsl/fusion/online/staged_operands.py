@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.folds import pick
-from ...ir.graph import Node, Type, constant, node, rebuild, resolve, walk
+from ...ir.graph import Node, Type, constant, rebuild, resolve, walk, with_arguments
 from ...ir.types import DType, promote
 from ...rewrite.scalar_builder import free_axes, scalar_op
 from ..coordinates import Axis, memory_order
@@ -64,7 +64,7 @@ def stage_operands(
             args = (products[old],)
         if old in weighed:
             args = (scalar_op("multiply", args[0].args[0], weighed[old]),)
-        return node(old.op, args, old.attr, old.type) if args != old.args else old
+        return with_arguments(old, args)
 
     new = rebuild([r.value for r in program.stores], change)
     roots = [replace(r, value=new[r.value]) for r in program.stores]

@@ -15,7 +15,7 @@ from ...fusion.coordinates import Axis, ComputedIndex, Coordinate
 from ...fusion.mask_conditions import may_contribute, predicate_reads
 from ...fusion.online.find_attention import AttentionPattern, ValueProduct
 from ...ir.folds import pick
-from ...ir.graph import Node, constant, is_literal, node, rebuild, value_of, walk
+from ...ir.graph import Node, constant, is_literal, rebuild, value_of, walk, with_arguments
 from ...ir.types import BOOL, INT64
 from ...rewrite.scalar_builder import free_axes, replace_nodes
 from ..memory_access import ACCESS_BYTES
@@ -135,7 +135,7 @@ def _at_position_zero(roots: Sequence[Node], axis: Axis, free: dict[Node, frozen
             rest = [a for a in args if not is_literal(a, int(old.op == "logical_and"))]
             if len(rest) == 1:
                 return rest[0]
-        return node(old.op, args, old.attr, old.type) if args != old.args else old
+        return with_arguments(old, args)
 
     new = rebuild(roots, change)
     return [new[r] for r in roots]

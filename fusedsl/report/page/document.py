@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from html import escape
 from importlib.resources import files
@@ -10,7 +9,7 @@ from typing import Any
 
 from ..units import bytes_text, plural, seconds_text
 from . import sections
-from .svg import tag
+from .svg import embedded, tag
 
 Section = tuple[str, Callable[[Mapping[str, Any]], str], bool]
 SECTIONS: tuple[Section, ...] = (  # (title, its HTML, whether it is open at first)
@@ -48,7 +47,7 @@ def document(data: Mapping[str, Any]) -> str:
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
         f"<title>{escape(told)}</title>\n<style>\n{style}</style></head>\n<body>\n"
         + "\n".join(parts)
-        + f'\n<script type="application/json" id="data">{_embedded(data)}</script>\n<script>\n{script}</script>\n'
+        + f"\n{embedded(data, 'data')}\n<script>\n{script}</script>\n"
         "</body></html>\n"
     )
 
@@ -69,8 +68,3 @@ def times(told: Mapping[str, Any]) -> str:
         by_model = f"{seconds_text(told['seconds'])} instead of {seconds_text(told['before']['seconds'])}"
         parts.append(f"about {by_model}, by the time model")
     return " · ".join(parts)
-
-
-def _embedded(data: Mapping[str, Any]) -> str:
-    """JSON that no text in it can end."""
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")

@@ -62,7 +62,7 @@ def _counts(names: Iterable[str]) -> str:
 def roofline(data: Data) -> str:
     """The roofline, with what its marks mean."""
     if data["roofline"] is None:
-        return absent(data, "roofline")
+        return unavailable(data, "roofline")
     card = data["hardware"]
     measured = any(k["measured_seconds"] is not None for k in data["explanation"]["kernels"])
     times = "Times of kernels are measured, the others are" if measured else "Times are"
@@ -131,7 +131,7 @@ def _time(kernel: Data) -> str:
 def cards(data: Data) -> str:
     """A resource card for each architecture."""
     if not data["cards"]:
-        return absent(data, "cards")
+        return unavailable(data, "cards")
     return tag("div", "".join(map(_card, data["cards"])), class_="cards")
 
 
@@ -190,7 +190,7 @@ def listings(data: Data) -> str:
         parts.append(f'<details data-listing="{n}"{opened}><summary>{about}</summary>{source}</details>')
     words = "Point at a line, or choose it, to see its instructions; arrow keys go on from there."
     joined = any(listing["ptx"]["text"] for listing in data["listings"])
-    return (tag("p", words, class_="faint") if joined else "") + "".join(parts) + absent(data, "listings")
+    return (tag("p", words, class_="faint") if joined else "") + "".join(parts) + unavailable(data, "listings")
 
 
 def passes(data: Data) -> str:
@@ -220,7 +220,7 @@ def _list(lines: Sequence[str]) -> str:
     return tag("ul", "".join(tag("li", escape(line)) for line in lines))
 
 
-def absent(data: Data, name: str) -> str:
+def unavailable(data: Data, name: str) -> str:
     """Why a section, or a part of it, is not there."""
     reason = data["absent"].get(name)
     return tag("p", escape(reason), class_="faint") if reason else ""

@@ -1,7 +1,8 @@
-"""Elements of SVG and HTML as text: tags with escaped attributes, and texts as wide as their letters."""
+"""Elements of SVG and HTML as text: tags with escaped attributes, texts as wide as their letters, and data."""
 
 from __future__ import annotations
 
+import json
 from html import escape
 from typing import Any
 
@@ -22,6 +23,12 @@ def tag(name: str, content: str = "", /, **attributes: Any) -> str:
 
 def _number(value: Any) -> str:
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def embedded(data: Any, name: str) -> str:
+    """A script element of this name with data as JSON, which no text in it can end."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{text}</script>'
 
 
 def label(text: str, x: float, y: float, **attributes: Any) -> str:
