@@ -101,7 +101,11 @@ FORMS: dict[str, tuple[int, list[str]]] = {
     "orders": (
         5,
         ["sort({x1})", "argsort({x1})", "sort({x1}, descending=True)", "argsort({x1}, descending={kd})"]
-        + ["topk({x1}, {room})", "topk({x1}, 1)"],
+        + ["topk({x1}, {room})", "topk({x1}, 1)"]
+        + ["median({x}, {axes}, keepdims={kd})", "nanmedian({x}, {axes}, keepdims={kd})"]
+        + ["quantile({x}, 0.25, axis={axes}, keepdims={kd})", 'quantile({x}, (0.1, 0.75), {axes}, method="higher")']
+        + ["percentile({x}, 90, axis={axes})", 'percentile({x}, (25, 75), {axes}, method="median_unbiased")']
+        + ["nanquantile({x}, 0.5, {axes})", 'nanpercentile({x}, 40, axis={axes}, method="nearest")'],
     ),
     "shapes": (
         10,

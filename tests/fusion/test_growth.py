@@ -21,7 +21,7 @@ ALL = {f.name: f for f in (*FAMILIES, *FUNCTIONS)}
 SAMPLE = {
     "squares of attention weights": 24,
     "gathers of itself": 24,
-    "softmax along axes in turn": 12,
+    "softmax along axes in turn": 6,
     "products with itself": 16,
     "reflected pads": 8,
     "many sorts": 20,
