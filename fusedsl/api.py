@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .caller_scope import bind_arguments
 from .config import Options, current, options
 from .errors import ArgumentError, FusedslError, Unsupported, fold, public_api, trimmed
+from .inspection import FALSE, NONE, SM90, TRUE, told_apart
 from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from .runtime.cuda_graph import GraphCall
 
 Inspected = TypeVar("Inspected")
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 __all__ = ["Kernel", "Spec", "kernel", "options", "spec"]
 
@@ -40,7 +44,8 @@ class Kernel:
 
     Compiled once per signature (dtypes, ranks, which extents are 1); a new shape does not recompile. Arrays are given
     by position, in the order of `params`, or by name; `out=` is written in place and returned (a tuple for several
-    results, None for those to allocate).
+    results, None for those to allocate). A keyword of `explain`, `save` and the like that is called as a parameter is
+    that argument; with the argument by position, it is the option.
     """
 
     def __init__(
@@ -155,19 +160,24 @@ class Kernel:
         return bind_arguments(self, args, named)
 
     def _inspect(
-        self, args: Sequence[Any], named: Mapping[str, Any], look: Callable[[Program, list], Inspected]
+        self,
+        args: Sequence[Any],
+        named: Mapping[str, Any],
+        look: Callable[..., Inspected],
+        options: Mapping[str, Any] = NO_OPTIONS,
     ) -> Inspected:
-        """The result of `look`, given the program that these arguments would run, and them as plain arrays."""
+        """The result of `look`, given the program that these arguments would run, them as plain arrays, and options."""
+        named, chosen = told_apart(named, self.params[len(args) :], options)
         kernel = self._variants.for_constants(self, named)
         values = kernel._bind(args, named)
         other, rest = kernel._variants.for_integers(kernel, values)
         read = [containers.read(x, name) for name, x in zip(other.params, rest)]
         try:
-            return look(other._program, [x.array if isinstance(x, Labelled) else x for x in read])
+            return look(other._program, [x.array if isinstance(x, Labelled) else x for x in read], **chosen)
         except FusedslError as fault:
             if not other._variants.learn(other, fault, rest):
                 raise
-        return other._inspect(rest, {}, look)
+        return other._inspect(rest, {}, look, chosen)
 
     # -- inspection: arguments are arrays, or specs in their place
 
@@ -176,10 +186,10 @@ class Kernel:
         self,
         /,
         *args: Any,
-        device: str | None = None,
-        cc: Any = None,
-        compile: bool = True,
-        measure: bool = False,
+        device: str | None = NONE,
+        cc: Any = NONE,
+        compile: bool = TRUE,
+        measure: bool = FALSE,
         **named: Any,
     ) -> Explanation:
         """The kernels that a call with these arguments launches, and why, as an Explanation.
@@ -195,22 +205,21 @@ class Kernel:
         """
         from .report.explain import explain
 
-        return self._inspect(
-            args, named, lambda program, values: explain(program, values, device, cc, compile, measure)
-        )
+        options = {"device": device, "cc": cc, "compile": compile, "measure": measure}
+        return self._inspect(args, named, explain, options)
 
     @public_api
-    def source(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> str:
+    def source(self, /, *args: Any, device: str | None = NONE, cc: Any = NONE, **named: Any) -> str:
         """The generated Python of every kernel in launch order, for the target that `explain` describes.
 
         Nothing is compiled, and neither a GPU nor Numba is needed.
         """
         from .report.explain import source
 
-        return self._inspect(args, named, lambda program, values: source(program, values, device, cc))
+        return self._inspect(args, named, source, {"device": device, "cc": cc})
 
     @public_api
-    def resources(self, /, *args: Any, cc: Any = None, **named: Any) -> Resources:
+    def resources(self, /, *args: Any, cc: Any = NONE, **named: Any) -> Resources:
         """Registers, spills, shared memory and occupancy of each CUDA kernel, from the real compiler; needs no GPU.
 
         `cc` is the compute capability (80, 90, 100); by default that of the arrays' GPU, else 90. The result is a
@@ -218,10 +227,10 @@ class Kernel:
         """
         from .report.resources import resources
 
-        return self._inspect(args, named, lambda program, values: resources(program, values, cc))
+        return self._inspect(args, named, resources, {"cc": cc})
 
     @public_api
-    def compile(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> Kernel:
+    def compile(self, /, *args: Any, device: str | None = NONE, cc: Any = NONE, **named: Any) -> Kernel:
         """Compile now, into memory and the cache, what the first call with these arguments would compile.
 
         On a GPU the kernels are loaded too; the driver first waits for the GPU's queued work. Specs alone mean arrays
@@ -231,7 +240,7 @@ class Kernel:
         from .report.resources import compile_ahead
 
         with progress.watched(one_line(self.text)):
-            self._inspect(args, named, lambda program, values: compile_ahead(program, values, device, cc))
+            self._inspect(args, named, compile_ahead, {"device": device, "cc": cc})
         return self
 
     @public_api
@@ -275,10 +284,10 @@ class Kernel:
         path: Any,
         /,
         *args: Any,
-        device: str | None = None,
-        cc: Any = None,
-        compile: bool | Sequence[Any] = True,
-        measure: bool = False,
+        device: str | None = NONE,
+        cc: Any = NONE,
+        compile: bool | Sequence[Any] = TRUE,
+        measure: bool = FALSE,
         **named: Any,
     ) -> None:
         """Write `explain` of these arguments as a page: one HTML file, which makes no requests.
@@ -290,17 +299,13 @@ class Kernel:
         The other arguments are those of `explain`; `compile` may also list the compute capabilities to compile for, as
         in `compile=(80, 90)`. OSError if the file cannot be written.
         """
-        from .atomic_files import named_file
-        from .report.page import document, page_data
+        from .report.page import write_page
 
-        def shown(program: Program, values: Sequence[Any]) -> str:
-            return document(page_data(program, values, device, cc, compile, measure))
-
-        file = named_file(path)
-        file.write_text(self._inspect(args, named, shown), encoding="utf-8")
+        options = {"device": device, "cc": cc, "compile": compile, "measure": measure}
+        self._inspect(args, named, partial(write_page, path), options)
 
     @public_api
-    def save(self, path: Any, /, *args: Any, cc: Any = (90,), **named: Any) -> None:
+    def save(self, path: Any, /, *args: Any, cc: Any = SM90, **named: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
 
         `cc` lists targets: compute capabilities (80, 90, 100), "cpu" (on Linux, as this machine is: x86-64-v3, which
@@ -315,7 +320,8 @@ class Kernel:
 
         text, params, constants = self._definition
         called = {"text": text, "params": params, "constants": dict(constants or {})}
-        save(path, called, self._program, self._bind(args, named), cc)
+        named, options = told_apart(named, self.params[len(args) :], {"cc": cc})
+        save(path, called, self._program, self._bind(args, named), **options)
 
     if not TYPE_CHECKING:  # raises Unsupported, and is hidden from editors
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -180,3 +181,20 @@ def _is_symbol(x: Any) -> bool:
     """Whether this is a symbolic number of torch.compile."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, (torch.SymInt, torch.SymFloat))
+
+
+def positional_names(function: Callable) -> tuple[str, ...]:
+    """The names of the parameters that a function takes by position."""
+    return tuple(p.name for p in _parameters(function) if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+
+
+def keyword_names(function: Callable) -> frozenset[str]:
+    """The names of the parameters that a function takes by keyword."""
+    return frozenset(p.name for p in _parameters(function) if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD))
+
+
+def _parameters(function: Callable) -> Collection[inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin
+        return ()

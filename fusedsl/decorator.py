@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import copyreg
 import functools
-import inspect
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from . import metric_counts
-from .arguments import Arguments, Describe, InsideTrace, Untraceable
+from .arguments import Arguments, Describe, InsideTrace, keyword_names, positional_names
 from .config import Options, current
 from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, public_api, trimmed
+from .inspection import FALSE, NONE, SM90, TRUE, told_apart
 from .interop.cloudpickle import cloud_pickles, found_by_name
 from .profiler_ranges import profiled_calls
 from .program import Program
@@ -23,13 +22,23 @@ from .runtime.arrays import ArrayFacts, Facts, describe
 from .specs import described
 from .trace import Traced, trace
 from .trace.warm_call import MISSED, WarmCall, build_warm_call, no_warm_call
-from .traced_calls import FusedCall, Trace, TracedSource, check_captures, repeat_call, source_of
+from .traced_calls import (
+    FusedCall,
+    Trace,
+    TracedSource,
+    check_captures,
+    has_abstract,
+    repeat_call,
+    source_of,
+    why_unfused,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .config import OptionChanges
     from .report.explain import Explanation
+    from .report.resources import Resources
 
 WARM_CALLS = 4  # kinds of calls that generated code repeats
 TRACES = 32  # of one signature; the oldest are dropped, with the captured arrays that they watch
@@ -39,6 +48,7 @@ SIGNATURES = 1024
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
+Inspected = TypeVar("Inspected")
 Owner = TypeVar("Owner")
 
 
@@ -56,7 +66,7 @@ class Fused(Generic[P, R]):
         functools.update_wrapper(self, function)
         self.function = function
         self.options = chosen
-        self._names = _positional(function)
+        self._names, self._keywords = positional_names(function), keyword_names(function)
         self._warned: set[str] = set()  # reasons that were warned of
         self._traces: dict[Any, list[Trace]] = {}
         self._warm_calls: tuple[WarmCall, ...] = ()
@@ -88,9 +98,9 @@ class Fused(Generic[P, R]):
         except InsideTrace as inside:
             return inside.tracer.recorder.rewrite(self.function)(*args, **keywords)
         except FusedslError as fault:
-            if isinstance(fault, ArgumentError) and _is_abstract((args, keywords)):
+            if isinstance(fault, ArgumentError) and has_abstract((args, keywords)):
                 return self._in_trace(args, keywords)
-            reason = _why_unfused(fault)
+            reason = why_unfused(fault)
             if reason is None:
                 raise
         else:
@@ -188,36 +198,92 @@ class Fused(Generic[P, R]):
         facts = [*call.facts, *map(describe, path.traced.captures)]
         return path.program, dict(zip(path.program.names, facts))
 
+    # -- inspection: arguments are arrays, or specs in their place. Options are those of Kernel's methods
+
+    def _inspect(
+        self, args: tuple, keywords: Mapping[str, Any], look: Callable[..., Inspected], options: Mapping[str, Any]
+    ) -> Inspected:
+        """The result of `look`, given the program that these arguments would run, its values, and the options."""
+        call, chosen = self._told_apart(args, keywords, options)
+        path = self._trace(call)
+        return look(path.program, [*call.values, *path.traced.captures], **chosen)
+
+    def _told_apart(
+        self, args: tuple, keywords: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> tuple[Arguments, dict[str, Any]]:
+        """The arguments, and the options that were given beside them."""
+        keywords, chosen = told_apart(keywords, self._free(len(args)), options)
+        return self._arguments(args, keywords, described), chosen
+
+    def _free(self, given: int) -> frozenset[str]:
+        """The parameters that take a keyword, after so many arguments by position."""
+        return self._keywords.difference(self._names[:given])
+
     @public_api
-    def explain(self, /, *args: Any, **keywords: Any) -> Explanation:
-        """The kernels that a call with these arguments (arrays or specs) launches, and why: an Explanation."""
+    def explain(
+        self,
+        /,
+        *args: Any,
+        device: str | None = NONE,
+        cc: Any = NONE,
+        compile: bool = TRUE,
+        measure: bool = FALSE,
+        **keywords: Any,
+    ) -> Explanation:
+        """The kernels that a call with these arguments (arrays or specs) launches, and why: an Explanation.
+
+        The options are those of `Kernel.explain`. A keyword that is also a parameter of the function is the function's
+        argument; with the argument by position, it is the option.
+        """
         from .report.explain import explain
 
-        call = self._arguments(args, keywords, described)
-        path = self._trace(call)
-        return explain(path.program, [*call.values, *path.traced.captures])
+        options = {"device": device, "cc": cc, "compile": compile, "measure": measure}
+        return self._inspect(args, keywords, explain, options)
 
     @public_api
-    def source(self, /, *args: Any, device: str | None = None, **keywords: Any) -> str:
-        """The generated Python of every kernel, for "cuda" or "cpu"."""
+    def source(self, /, *args: Any, device: str | None = NONE, cc: Any = NONE, **keywords: Any) -> str:
+        """The generated Python of every kernel in launch order, for the target that `explain` describes."""
         from .report.explain import source
 
-        call = self._arguments(args, keywords, described)
-        path = self._trace(call)
-        return source(path.program, [*call.values, *path.traced.captures], device)
-
-    def report(self, path: Any, /, *args: P.args, **keywords: P.kwargs) -> None:
-        """Write `explain` of these arguments as a page: one HTML file (see `Kernel.report`)."""
-        from .atomic_files import named_file
-        from .report.page import document, page_data
-
-        call = self._arguments(args, keywords, described)
-        trace = self._trace(call)
-        data = page_data(trace.program, [*call.values, *trace.traced.captures])
-        named_file(path).write_text(document(data), encoding="utf-8")
+        return self._inspect(args, keywords, source, {"device": device, "cc": cc})
 
     @public_api
-    def save(self, path: Any, /, *args: Any, cc: Any = (90,), **keywords: Any) -> None:
+    def resources(self, /, *args: Any, cc: Any = NONE, **keywords: Any) -> Resources:
+        """Registers, spills, shared memory and occupancy of each CUDA kernel (see `Kernel.resources`)."""
+        from .report.resources import resources
+
+        return self._inspect(args, keywords, resources, {"cc": cc})
+
+    @public_api
+    def compile(self, /, *args: Any, device: str | None = NONE, cc: Any = NONE, **keywords: Any) -> Fused[P, R]:
+        """Compile now what the first call with these arguments would compile (see `Kernel.compile`)."""
+        from . import progress
+        from .report.resources import compile_ahead
+
+        with progress.watched(self.__qualname__):
+            self._inspect(args, keywords, compile_ahead, {"device": device, "cc": cc})
+        return self
+
+    @public_api
+    def report(
+        self,
+        path: Any,
+        /,
+        *args: Any,
+        device: str | None = NONE,
+        cc: Any = NONE,
+        compile: bool | Sequence[Any] = TRUE,
+        measure: bool = FALSE,
+        **keywords: Any,
+    ) -> None:
+        """Write `explain` of these arguments as a page: one HTML file (see `Kernel.report`)."""
+        from .report.page import write_page
+
+        options = {"device": device, "cc": cc, "compile": compile, "measure": measure}
+        self._inspect(args, keywords, functools.partial(write_page, path), options)
+
+    @public_api
+    def save(self, path: Any, /, *args: Any, cc: Any = SM90, **keywords: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
 
         As `Kernel.save`, for the way that the function takes with these arguments: what it reads from outside stays as
@@ -229,12 +295,12 @@ class Fused(Generic[P, R]):
         from .aot.function import Retraced, function_to_json
         from .aot.save import save
 
-        call = self._arguments(args, keywords, described)
+        call, options = self._told_apart(args, keywords, {"cc": cc})
         traced = self._trace(call).traced
         source = Retraced(self.function, call, traced, source_of(self.function), self.options)
         record = function_to_json(self.function, call, traced, source.text)
         names = [p.name for p in traced.graph.parameters]
-        save(path, record, Program(source, names, self.options), call.values, cc)
+        save(path, record, Program(source, names, self.options), call.values, **options)
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple:
         """Like a function, it is pickled and copied as a name of its module, and by value where cloudpickle would
@@ -266,36 +332,6 @@ class Fused(Generic[P, R]):
         from .report.page.notebook import program_html
 
         return program_html("fusedsl.fuse of", getattr(self.function, "__qualname__", ""), source_of(self.function))
-
-
-def _is_abstract(values: Any) -> bool:
-    """Whether a tensor among the arguments has no memory: a fake one, or one of a transformation such as vmap."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return False
-    from .interop.torch_operator import is_abstract
-
-    return any(map(is_abstract, torch.utils._pytree.tree_leaves(values)))
-
-
-def _positional(function: Callable) -> tuple[str, ...]:
-    """The names of the parameters that a function takes by position."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a builtin
-        return ()
-    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
-
-
-def _why_unfused(fault: FusedslError) -> str | None:
-    """Why a call runs the undecorated function instead of raising; None if it raises."""
-    if isinstance(fault, Untraceable):
-        return f"{fault.message}: {fault.help}"
-    if fault.code == "argument.grad":
-        return f"{fault.message}; torch records the function's own operations"
-    if fault.code == "unsupported.autocast":
-        return "torch.autocast chooses the dtypes of the function's own operations"
-    return None
 
 
 @overload

@@ -25,6 +25,7 @@ class LoadedFunction(Fused):
         super().__init__(stub, saved.options)
         self.__name__ = stub.__name__
         self._names = tuple(saved.called["names"])
+        self._keywords = frozenset(self._names)
         source, called = SavedFunction(saved), saved.called
         plans = SavedPlans(saved, source, saved.options, saved.name)
         self._saved = saved

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import ArgumentError
+from .arguments import Untraceable
+from .errors import ArgumentError, FusedslError
 from .interop.jax_arrays import as_given
 from .kernel_ir.plan import graph_to_json, plan_to_json
 from .program import Program, call_steps
@@ -135,3 +137,24 @@ def source_of(function: Callable) -> str:
         return inspect.cleandoc(inspect.getsource(function))
     except (OSError, TypeError):
         return f"def {getattr(function, '__name__', 'function')}(...): ..."
+
+
+def has_abstract(values: Any) -> bool:
+    """Whether a tensor among the arguments has no memory: a fake one, or one of a transformation such as vmap."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    from .interop.torch_operator import is_abstract
+
+    return any(map(is_abstract, torch.utils._pytree.tree_leaves(values)))
+
+
+def why_unfused(fault: FusedslError) -> str | None:
+    """Why a call runs the undecorated function instead of raising; None if it raises."""
+    if isinstance(fault, Untraceable):
+        return f"{fault.message}: {fault.help}"
+    if fault.code == "argument.grad":
+        return f"{fault.message}; torch records the function's own operations"
+    if fault.code == "unsupported.autocast":
+        return "torch.autocast chooses the dtypes of the function's own operations"
+    return None

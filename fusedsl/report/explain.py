@@ -26,7 +26,7 @@ from .measure import launch_seconds
 from .schema import VERSION
 from .sort_baseline import slower_than_numpy
 from .stored_operands import stored_operand_notes
-from .target import choose_target, describe_arguments, this_machine
+from .target import check_flag, choose_target, describe_arguments, this_machine
 from .unfused_baseline import UnfusedBaseline, unfused_baseline
 from .units import seconds_text
 
@@ -129,6 +129,8 @@ def explain(
     program: Program, values: Sequence[Any], device=None, cc=None, compile: bool = True, measure: bool = False
 ) -> Explanation:
     """The Explanation of a call with these arguments or specs (see Kernel.explain)."""
+    check_flag("compile", compile)
+    check_flag("measure", measure)
     call = resolved_call(program, values, device, cc, this_machine() if measure else None)
     measured = launch_seconds(call, values) if measure else [None] * len(call.launches)
     copied = [program.names[k] for k in call.copied]

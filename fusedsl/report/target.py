@@ -39,10 +39,13 @@ def choose_target(
     only_specs = any(isinstance(v, Spec) for v in values) and not any(map(_has_memory, values))
     if kind is None and only_specs:
         return specs or architecture(hardware_facts(DEFAULT_CC))
+    if cc is not None:
+        if kind == "cpu":
+            message = f"device is {device!r}, and cc={cc!r} is the compute capability of a GPU"
+            raise ArgumentError(message, "argument.cc", help="give one of the two")
+        return architecture(hardware_facts(parse_cc(cc)))
     if (kind or array_device[0]) == "cpu":
         return CallTarget()
-    if cc is not None:
-        return architecture(hardware_facts(parse_cc(cc)))
     present = index if array_device == CPU else array_device[1]
     return architecture(hardware_facts(DEFAULT_CC)) if present is None else card(present)
 
@@ -64,13 +67,21 @@ def _parse_device(device: Any) -> tuple[str | None, int | None]:
 def parse_cc(cc: Any) -> tuple[int, int]:
     """(9, 0) of 90, 9.0, "90", "9.0", "sm_90a" or (9, 0); ArgumentError for anything else or too old."""
     parts = tuple(cc) if isinstance(cc, (tuple, list)) else _digits(str(cc))
-    if len(parts) != 2 or not all(isinstance(p, int) for p in parts):
+    if len(parts) != 2 or not all(isinstance(p, int) for p in parts) or parts[1] > 9:
         raise ArgumentError(f"{cc!r} is no compute capability", "argument.cc", help="give it as 80, 90 or 100")
     try:
         hardware_facts(parts)  # type: ignore[arg-type]
     except ValueError as fault:
         raise ArgumentError(str(fault), "argument.cc", help="give it as 80, 90 or 100") from None
     return parts  # type: ignore[return-value]
+
+
+def check_flag(name: str, value: Any, otherwise: str = "") -> None:
+    """ArgumentError if an option that is True or False has another value."""
+    if value is not True and value is not False:
+        plain = value is None or isinstance(value, (str, int, float, list, tuple))
+        told = repr(value)[:40] if plain else f"a {type(value).__name__}"
+        raise ArgumentError(f"option {name} is {told}", "argument.option", help=f"{name} is True or False{otherwise}")
 
 
 def _digits(text: str) -> tuple[int, ...]:

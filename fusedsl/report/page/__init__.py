@@ -7,6 +7,6 @@ generated files beside their PTX and SASS, and the program after each pass of th
 """
 
 from .data import page_data
-from .document import document
+from .document import document, write_page
 
-__all__ = ["document", "page_data"]
+__all__ = ["document", "page_data", "write_page"]

@@ -17,7 +17,7 @@ from ..passes import pass_outputs
 from ..program_spans import program_pieces
 from ..provenance import Owners, owners
 from ..resource_cards import ARCHITECTURES, resource_cards
-from ..target import parse_cc, this_machine
+from ..target import check_flag, parse_cc, this_machine
 from ..tile_map import tile_maps
 
 LONGEST_LISTING = 400_000  # letters of all PTX of a page, and of all SASS
@@ -38,6 +38,8 @@ def page_data(
 
     `compile` is whether kernels are compiled, or the compute capabilities of the resource cards.
     """
+    if not isinstance(compile, (list, tuple)):
+        check_flag("compile", compile, ", or a list of compute capabilities, as in compile=(80, 90)")
     compiles = compile is not False
     explanation = explain(program, values, device, cc, compiles, measure)
     call = resolved_call(program, values, device, cc, this_machine() if measure else None)

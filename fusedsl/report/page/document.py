@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
 
+from ...atomic_files import named_file
+from ...program import Program
 from ..units import bytes_text, plural, seconds_text
 from . import sections
+from .data import page_data
 from .svg import embedded, tag
 
 Section = tuple[str, Callable[[Mapping[str, Any]], str], bool]
@@ -68,3 +71,9 @@ def times(told: Mapping[str, Any]) -> str:
         by_model = f"{seconds_text(told['seconds'])} instead of {seconds_text(told['before']['seconds'])}"
         parts.append(f"about {by_model}, by the time model")
     return " · ".join(parts)
+
+
+def write_page(path: Any, program: Program, values: Sequence[Any], **options: Any) -> None:
+    """Write the page of a call with these arguments or specs to a file; the options are those of `page_data`."""
+    file = named_file(path)
+    file.write_text(document(page_data(program, values, **options)), encoding="utf-8")

@@ -1,0 +1,34 @@
+"""The options of `explain`, `source`, `report` and `save`, told from arguments of the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+
+class _Default:
+    """The default of an option in a signature: told from the same value that a caller gives."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+NONE: Any = _Default(None)
+TRUE: Any = _Default(True)
+FALSE: Any = _Default(False)
+SM90: Any = _Default((90,))
+
+
+def told_apart(
+    named: Mapping[str, Any], free: Collection[str], options: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(arguments by name, options that were given); `free` are the parameters that no positional argument takes.
+
+    A keyword that is called as a free parameter is the argument, and else the option.
+    """
+    given = {name: value for name, value in options.items() if not isinstance(value, _Default)}
+    arguments = {name: value for name, value in given.items() if name in free}
+    return {**named, **arguments}, {name: value for name, value in given.items() if name not in free}
