@@ -1,4 +1,4 @@
-"""Whether NumPy would sort rows faster than our CPU kernels, which do not vectorise sorts."""
+"""Whether NumPy's vectorised sort would sort rows faster than the radix sort of our CPU kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .units import seconds_text
 
 # measured: seconds of one thread of a Zen 5 for an element and each level (the logarithm of its row's length), of rows
 # of 10 to 100,000 float32, float64, int32 and int64: NumPy 2.4 (AVX-512) for the values in order, or their positions
-MERGE, VALUES, POSITIONS = 4.2e-9, 0.2e-9, 1e-9
+VALUES, POSITIONS = 0.2e-9, 1e-9
+DIGIT = 2e-9  # of our own radix sort: seconds for an element and each of its digits, and once more to count them
 
 
 def slower_than_numpy(graph: Graph, extents: Mapping[Symbol, int], moved: int, unfused: UnfusedBaseline) -> list[str]:
@@ -23,22 +24,22 @@ def slower_than_numpy(graph: Graph, extents: Mapping[Symbol, int], moved: int, u
     orders = [n for n in graph.nodes() if n.op == "sorted" and n.type.shape == n.args[0].type.shape]
     if not orders:
         return []
-    threads, steps = num_threads(), {}
+    threads, ours, numpys = num_threads(), dict[tuple[Node, bool], float](), 0.0
     for n in orders:
-        rows, steps[n] = _rows_and_steps(n, extents)
+        rows, elements, levels = _sizes(n, extents)
         threads = max(1, min(threads, rows))
+        digits = n.args[0].type.dtype.compute.itemsize + 1
+        ours[n.args[0], n.attr[1]] = elements * digits * DIGIT  # values and positions are of one order
+        numpys += elements * levels * (VALUES if n.attr[0] == "values" else POSITIONS)
     rate = CPU.bandwidth / CPU.multiprocessors
-    once = {(n.args[0], n.attr[1]): count for n, count in steps.items()}  # values and positions are of one order
-    ours = moved / rate + sum(once.values()) * MERGE / threads
-    numpys = sum(count * (VALUES if n.attr[0] == "values" else POSITIONS) for n, count in steps.items())
-    numpys += unfused.bytes / rate
-    if ours <= SLOWER * numpys:
+    own, numpys = moved / rate + sum(ours.values()) / threads, numpys + unfused.bytes / rate
+    if own <= SLOWER * numpys:
         return []
-    times = f"about {seconds_text(numpys)} instead of {seconds_text(ours)}"
+    times = f"about {seconds_text(numpys)} instead of {seconds_text(own)}"
     return [f"NumPy would be faster: {times}, by the time model of CPUs"]
 
 
-def _rows_and_steps(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, float]:
-    """The rows that are sorted, and their elements times the levels of a merge sort."""
+def _sizes(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, float]:
+    """The rows that are sorted, their elements, and the levels of a merge sort of one."""
     *outer, length = (evaluate(d, extents) or 0 for d in n.type.shape)
-    return prod(outer), prod(outer) * length * log2(max(2, length))
+    return prod(outer), prod(outer) * length, log2(max(2, length))

@@ -7,7 +7,7 @@ waking a thread take longer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import log2, prod
+from math import prod
 
 from ...ir.types import DType
 from ...kernel_ir.instruction_cost import total_cost
@@ -22,7 +22,8 @@ INSTRUCTION = 2.6e-12  # seconds for a vector instruction, per byte of the eleme
 MULTIPLICATION = 5e-12  # seconds for a multiply-add of a matmul, per byte of the element type
 LIBRARY_CALL, LIBRARY_CALLS = 9e-9, ("lgamma",)  # seconds; functions that are not vectorised
 SCAN_STEP = 1.5e-9  # seconds per element of a scan
-SORT_STEP = 1.1e-8  # seconds per element and level of a merge sort
+SORT_STEP = 2e-9  # seconds per element and digit of a radix sort
+MAX_TOP_K = 64  # k at most of a top-k by insertion; for more the row is sorted
 TOP_K_STEP = 2e-9  # seconds per element of a top-k
 
 
@@ -56,15 +57,17 @@ def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
         bodies = [*phase.bodies, *(use.combine for use in (*phase.folds, *phase.column_reductions))]
         total += elements * _body_seconds(bodies, width) + rows * _body_seconds([phase.row] if phase.row else [], width)
         total += elements * SCAN_STEP * len(phase.scan_uses)
-    return total + elements * _sort_seconds(kernel, prod(extents[kernel.row_axes :]))
+    return total + elements * _sort_seconds(kernel)
 
 
-def _sort_seconds(kernel: KernelIR, columns: int) -> float:
+def _sort_seconds(kernel: KernelIR) -> float:
     """Sort or top-k time per element."""
     sort = sort_of(kernel)
     if sort is None:
         return 0.0
-    return SORT_STEP * log2(max(2, columns)) if sort.count is None or sort.count > 64 else TOP_K_STEP
+    if sort.count is not None and sort.count <= MAX_TOP_K:
+        return TOP_K_STEP
+    return SORT_STEP * (sort.key.dtype.bits // 8 + 1)
 
 
 def _attention_seconds(kernel: AttentionKernel, extents: Sequence[int], width: int) -> float:

@@ -123,7 +123,7 @@ def column_loop(roles: ValueRoles, p: int, low: str, high: str, base: str = "") 
         opening += [line for f in phase.folds for line in reduce.identity(f)]
         lines += [f"if {total} != 1:", *indented(reduce.push_to_tree(phase.folds, number))]
         joined = [f"if {total} != 1:", *indented(reduce.reduce_tree(phase.folds, total))]
-    return [*opening, *scan.directed_loop(phase, "segment", low, high, lines), *joined, *sort.merge_sort(phase)]
+    return [*opening, *scan.directed_loop(phase, "segment", low, high, lines), *joined, *sort.sort_row(phase)]
 
 
 def elements(roles: ValueRoles, p: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Sorts and top-k of rows as text: a merge sort in scratch memory, insertion of the best few, loops over ranks."""
+"""Sorts and top-k of rows as text: insertion of short rows and of the best few, radix sort, loops over ranks."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ from ...ir.types import BOOL, INT64, UINT8, DType
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Phase, Sort
 from ..cuda.scan_sort.sort_method import sort_of
-from . import reduce
+from . import radix_sort, reduce
+from .core_time import MAX_TOP_K
 from .roles import ScratchArray, ValueRoles
 from .source_text import indented, store_line, times
 
 BLOCK = 64  # ranks that are reduced serially
-MAX_TOP_K = 64  # k at most of a top-k by insertion; for more the row is sorted
+SHORT = 40  # columns at most of a row that is sorted by insertion
 
 
 def arrays(kernel: KernelIR) -> list[ScratchArray]:
-    """Scratch for (element, column): of the top k, or twice the row; a merge reads one half and writes the other."""
+    """Scratch for (element, column): of the top k, or twice the row; a pass reads one half and writes the other."""
     sort = sort_of(kernel)
     if sort is None:
         return []
-    count = str(sort.count) if _is_top_k(sort) else "2 * columns"
-    return [ScratchArray("order", _scratch_dtype(sort.key.dtype), count), ScratchArray("position", INT64, count)]
+    dtype = _scratch_dtype(sort.key.dtype)
+    if _is_top_k(sort):
+        return [ScratchArray("order", dtype, str(sort.count)), ScratchArray("position", INT64, str(sort.count))]
+    arrays = [ScratchArray("order", dtype, "2 * columns"), ScratchArray("tally", INT64, str(radix_sort.bins(dtype)))]
+    return [*arrays, ScratchArray("position", INT64, "2 * columns")] if radix_sort.has_positions(sort) else arrays
 
 
 def _is_top_k(sort: Sort) -> bool:
@@ -73,50 +77,33 @@ def _insert_top_k(sort: Sort, value: str, index: str) -> list[str]:
     return [f"new = {value}", *wanted, "if wanted:", *indented(insert)]
 
 
-def merge_sort(phase: Phase) -> list[str]:
-    """Bottom-up merge sort of the row, with the result at `source`; then loads of the ranks that are row values.
-
-    It is stable: among equals the lower column comes first.
-    """
+def sort_row(phase: Phase) -> list[str]:
+    """Sort the row, with the result at `source`; then load the ranks that are row values."""
     sort = phase.sort
     if sort is None:
         return []
     if _is_top_k(sort):
         return ["source = 0", *_read_row_values(sort)]
-    merge = [
-        "chosen = left",
-        "if left >= middle:",
-        *indented(["chosen = right"]),
-        "if (left < middle) & (right < high):",
-        *indented(
-            [
-                f"old = {reduce.get('order', 'source + left')}",
-                f"new = {reduce.get('order', 'source + right')}",
-                f"if {_before(sort)}:",
-                *indented(["chosen = right"]),
-            ]
-        ),
-        reduce.put("order", "target + spot", reduce.get("order", "source + chosen")),
-        reduce.put("position", "target + spot", reduce.get("position", "source + chosen")),
-        "if chosen < middle:",
-        *indented(["left = left + 1"]),
-        "if chosen >= middle:",
-        *indented(["right = right + 1"]),
-    ]
-    run = [
-        "middle = smaller(low + width, columns)",
-        "high = smaller(middle + width, columns)",
-        "left = low",
-        "right = middle",
-        "for spot in range(low, high):",
-        *indented(merge),
-        "low = high",
-    ]
-    turn = ["low = 0", "while low < columns:", *indented(run), "source = columns - source", "target = columns - target"]
-    lines = ["for spot in range(columns):", *indented([reduce.put("position", "spot", "spot")])]
-    lines += ["source = 0", "target = columns", "width = 1"]
-    lines += ["while width < columns:", *indented([*turn, "width = width * 2"])]
+    insert = _insert(sort)
+    short = ["moves = 0", "for spot in range(1, columns):", *indented(insert)]
+    lines = [*radix_sort.number_columns(sort), "source = 0", "target = columns"]
+    lines += [f"if columns <= {SHORT}:", *indented(short)]
+    lines += ["else:", *indented(radix_sort.sort_long_row(sort, insert))]
     return lines + _read_row_values(sort)
+
+
+def _insert(sort: Sort) -> list[str]:
+    """Insert the element at `spot` among those from `source` on, which are in order: behind its equals."""
+    ahead = [f"old = {reduce.get('order', 'low - 1')}", f"ahead = {_before(sort)}"]
+    put = [reduce.put("order", "low", "new")]
+    lines = [f"new = {reduce.get('order', 'spot')}", "low = spot", *ahead]
+    move = [reduce.put("order", "low", "old")]
+    if radix_sort.has_positions(sort):
+        lines.append(f"held = {reduce.get('position', 'spot')}")
+        move.append(reduce.put("position", "low", reduce.get("position", "low - 1")))
+        put.append(reduce.put("position", "low", "held"))
+    move += ["low = low - 1", "moves = moves + 1", "ahead = False", "if low > source:", *indented(ahead)]
+    return [*lines, "if ahead:", *indented(["while ahead:", *indented(move), *put])]
 
 
 def _read_row_values(sort: Sort) -> list[str]:

@@ -14,7 +14,7 @@ from ...kernel_ir.kernel import KernelIR
 from .affine import NANS
 from .attention_products import lane_product
 from .llvm_values import LLVMValue, intrinsic, llvm_type, select
-from .math import convert, integers, random, table
+from .math import convert, integers, random, sort_keys, table
 from .matmul_microkernel import tile_product
 from .memory import (
     POINTER_TYPE,
@@ -120,6 +120,8 @@ def arithmetic_words() -> dict[str, Word]:
     for name in ("philox", "philox_high", "philox_word", "philox_pair"):
         add(name, same, getattr(random, name))
     add("ldexp", lambda x, n: x, table.ldexp)
+    for name in ("ascending_digit", "descending_digit"):
+        add(name, always(INT64), getattr(sort_keys, name))
     return words
 
 
