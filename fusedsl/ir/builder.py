@@ -6,7 +6,19 @@ from ..errors import DTypeError, FusedslError
 from . import fold_constants
 from .checks import phrase, spelled
 from .extent_builder import ExtentBuilder
-from .graph import Check, Graph, Node, Type, constant, is_int64, node, resolve_dims, value_of
+from .graph import (
+    Check,
+    Graph,
+    Node,
+    Type,
+    constant,
+    is_int64,
+    node,
+    rebuild_graph,
+    resolve_dims,
+    value_of,
+    with_arguments,
+)
 from .ops import OPS, VIEWS, Op, RuleError, infer
 from .types import BOOL, FLOAT64, INT32, INT64, UINT32, UINT64, DType, fits, promote
 
@@ -23,6 +35,7 @@ EXACT_IN_FLOAT = (
     "gather",
     *VIEWS,
 )
+STOPPED = "stop_gradient"  # the attribute of a conversion that changes nothing, and that no derivative passes
 FOLDING = ("reduce", "scan")
 MIXING = (*FOLDING, "contract", "sorted")
 
@@ -70,6 +83,14 @@ class GraphBuilder(ExtentBuilder):
         """Integers made weak, so that they take the dtype of the other operand, as positions do."""
         return node("convert", (x,), None, Type(INT64, x.type.shape, weak=True))
 
+    def stop_gradient(self, x: Node) -> Node:
+        """`x`, which derivatives take as a constant."""
+        return node("convert", (x,), STOPPED, x.type) if x.type.dtype.kind == "f" and x.op != "const" else x
+
+    def coerced_forms(self, x: Node) -> list[Node]:
+        """A weak value in each dtype that some operand needed it in."""
+        return [form for (weak, _), form in self._coerced.items() if weak is x]
+
     def coerce(self, x: Node, to: DType) -> Node:
         """A weak value computed in the dtype of a strong operand."""
         if to is BOOL:
@@ -90,7 +111,7 @@ class GraphBuilder(ExtentBuilder):
 
     def _rebuilt(self, x: Node, to: DType) -> bool:
         """Whether the arguments of weak `x` are computed in `to` too; else `x` is computed wide, then converted."""
-        if x.op in EXACT_IN_FLOAT:
+        if x.op in EXACT_IN_FLOAT or x.attr == STOPPED:
             return True
         return (x.op in OPS or x.op in MIXING) and (x.type.dtype.kind == "f" or to.kind != "f")
 
@@ -245,6 +266,7 @@ class GraphBuilder(ExtentBuilder):
     def finish(self, results: list[Node]) -> Graph:
         """The graph of these results, with unified extents replaced by one expression."""
         graph = Graph(self.parameters, tuple(self.strong(r) for r in results), tuple(self.checks))
+        graph = rebuild_graph(graph, lambda n, args: args[0] if n.attr == STOPPED else with_arguments(n, args))
         return resolve_dims(graph, {k: self.canonical(k) for k in self.unified})
 
 

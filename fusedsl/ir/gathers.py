@@ -19,6 +19,7 @@ CHECKED = "checked"  # negative indices count from the end; out of range: NaN, 0
 WRAPPED = "wrapped"  # negative indices count from the end; in range by construction
 GUARDED = "guarded"  # out-of-range elements are not read, and their value (0) is not used
 INSIDE = "inside"  # in range by construction
+COUNTING_BACK = (CHECKED, WRAPPED)  # in which negative positions count from the end
 
 
 def gather(

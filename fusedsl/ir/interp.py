@@ -13,6 +13,7 @@ from .checks import explain, holds, spelled
 from .contraction import Subscripts
 from .dims import Extents, Symbol, evaluate
 from .folds import highest, lowest
+from .gathers import COUNTING_BACK
 from .graph import Graph, Node, value_of, walk
 from .ops import OPS
 from .types import BOOL, DType, fits, numpy_dtype
@@ -181,9 +182,6 @@ def _gather(n, args, arguments, extents):
     if not x.size:
         return np.full(shape, missing, x.dtype)
     return np.where(there, np.broadcast_to(x[tuple(positions)], shape), np.asarray(missing, x.dtype))
-
-
-COUNTING_BACK = ("checked", "wrapped")  # modes in which negative positions count from the end
 
 
 def _reduce(n, args, arguments, extents):

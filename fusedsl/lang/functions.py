@@ -121,6 +121,7 @@ def lookup(name: str) -> FunctionSpec | None:
         contraction_functions,
         creation_functions,
         einsum,
+        gradient_functions,
         index_functions,
         order_functions,
         quantisation,

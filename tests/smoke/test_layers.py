@@ -29,7 +29,7 @@ LAYERS = (
         "inspection",
     ),
     ("ir",),
-    ("accuracy",),
+    ("accuracy", "gradients"),
     ("lang",),
     ("trace", "rewrite"),
     ("fusion",),

@@ -1,0 +1,54 @@
+"""Cotangents in the shape and dtype of the node that they belong to: sums over broadcast axes, zeros, conversions."""
+
+from __future__ import annotations
+
+from ..ir import shapes
+from ..ir.builder import GraphBuilder
+from ..ir.dims import Dim
+from ..ir.graph import Node, Type
+from ..ir.index_keys import basic_index, whole_axis
+from ..ir.types import FLOAT32, DType
+
+
+def cotangent_dtype(d: DType) -> DType:
+    """The dtype of a cotangent: that of its node; float32 where that one only stores."""
+    return FLOAT32 if d.storage else d
+
+
+def fitted(b: GraphBuilder, g: Node, to: Type) -> Node:
+    """A cotangent that was computed in a broadcast shape, for a node of type `to`."""
+    return spread(b, summed(b, b.convert(g, cotangent_dtype(to.dtype)), to.shape), to.shape)
+
+
+def summed(b: GraphBuilder, g: Node, shape: tuple[Dim, ...]) -> Node:
+    """`g` summed over leading axes and axes of extent 1 of the shape that was broadcast."""
+    lead = g.type.rank - len(shape)
+    axes = [*range(max(lead, 0))]
+    axes += [k for k in range(max(lead, 0), g.type.rank) if _widened(b, g.type.shape[k], shape[k - lead])]
+    if not axes:
+        return g
+    g = shapes.reduce(b, "sum", g, tuple(axes), keepdims=True)
+    if lead <= 0:
+        return g
+    rest = g.type.shape[lead:]
+    return basic_index(g, (("int", 0),) * lead + tuple(whole_axis(d) for d in rest))
+
+
+def _widened(b: GraphBuilder, wide: Dim, narrow: Dim) -> bool:
+    return b.is_unit(narrow) and not b.is_unit(wide)
+
+
+def spread(b: GraphBuilder, g: Node, shape: tuple[Dim, ...]) -> Node:
+    """`g` broadcast to a shape that it may be smaller than."""
+    wanted = tuple(map(b.canonical, shape))
+    return g if tuple(map(b.canonical, g.type.shape)) == wanted else shapes.broadcast_to(b, g, shape)
+
+
+def zeros(b: GraphBuilder, to: Type) -> Node:
+    """The cotangent of a value that does not affect the results."""
+    return shapes.broadcast_to(b, b.convert(b.literal(0.0), cotangent_dtype(to.dtype)), to.shape)
+
+
+def kept_where(b: GraphBuilder, condition: Node, g: Node) -> Node:
+    """`g` where a condition holds, else 0."""
+    return b.elementwise("where", condition, g, b.literal(0))

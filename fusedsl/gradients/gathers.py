@@ -1,0 +1,124 @@
+"""Cotangents of gathers: moved back where positions are shifts, else sums over the elements that were read.
+
+An element's cotangent is the sum over all reads at its position: a reduction whose terms are selected by comparing
+positions, and that stores none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..ir import shapes
+from ..ir.builder import GraphBuilder
+from ..ir.dims import Dim, expression
+from ..ir.gathers import CHECKED, COUNTING_BACK, WRAPPED, at_position, before_axes
+from ..ir.graph import Node, value_of
+from ..ir.index_keys import basic_index, whole_axis
+from .fitting import kept_where
+from .views import placed
+
+
+def of_gather(b: GraphBuilder, n: Node, g: Node) -> Node:
+    """The cotangent of a gather's first argument."""
+    x, *arrays = n.args
+    mode, entries = n.attr
+    extents = x.type.shape
+    arrays = [_of_rank(b, a, n.type.rank) for a in arrays]
+    # the axis of x that each axis of the result runs along
+    places = {k: axis for axis, (kind, k) in enumerate(entries) if kind == "axis" and not b.is_unit(extents[axis])}
+    read: dict[int, Node] = {}  # the positions that are read along other axes of x
+    for axis, k in [(axis, k) for axis, (kind, k) in enumerate(entries) if kind == "at"]:
+        shift = _shift_of(b, arrays[k])
+        if shift is None or shift[0] in places or not _inverts(shift[1], mode):
+            read[axis] = _from_start(b, arrays[k], extents[axis], mode)
+            continue
+        g, *arrays = (_moved_back(b, y, shift, extents[axis], mode) for y in (g, *arrays))
+        places[shift[0]] = axis
+    return _sum_of_reads(b, x, g, places, read)
+
+
+def _of_rank(b: GraphBuilder, x: Node, rank: int) -> Node:
+    missing = rank - x.type.rank
+    return shapes.expand_dims(b, x, list(range(missing))) if missing else x
+
+
+def _from_start(b: GraphBuilder, position: Node, extent: Dim, mode: str) -> Node:
+    if mode not in COUNTING_BACK:
+        return position
+    from_end = b.elementwise("add", position, b.extent(extent))
+    return b.elementwise("where", b.elementwise("less", position, b.literal(0)), from_end, position)
+
+
+# -- shifts: positions i + offset along one axis
+
+
+def _shift_of(b: GraphBuilder, position: Node) -> tuple[int, Dim] | None:
+    """(axis of the result, offset) of positions that count along this axis; else None."""
+    axes = [k for k, d in enumerate(position.type.shape) if not b.is_unit(d)]
+    linear = _linear(position) if len(axes) == 1 else None
+    return (axes[0], linear[1]) if linear is not None and linear[0] == 1 else None
+
+
+def _linear(n: Node) -> tuple[int, Dim] | None:
+    """(c, offset) of positions c i + offset; None for other positions."""
+    if n.op == "iota":
+        return 1, 0
+    if n.op in ("const", "size"):
+        return 0, int(value_of(n)) if n.op == "const" else n.attr
+    if n.op in ("add", "subtract"):
+        left, right = map(_linear, n.args)
+        if left is None or right is None:
+            return None
+        sign = 1 if n.op == "add" else -1
+        return left[0] + sign * right[0], expression("+" if n.op == "add" else "-", left[1], right[1])
+    return _linear(n.args[0]) if n.op in ("convert", "broadcast") or _only_adds_axes(n) else None
+
+
+def _only_adds_axes(n: Node) -> bool:
+    if n.op != "index":
+        return False
+    old = iter(n.args[0].type.shape)
+    return all(entry[0] == "new" or entry == whole_axis(next(old)) for entry in n.attr)
+
+
+def _inverts(offset: Dim, mode: str) -> bool:
+    """Whether each position is read from one place: a negative one must not count from the end unless all wrap."""
+    return mode != CHECKED or (isinstance(offset, int) and offset >= 0)
+
+
+def _moved_back(b: GraphBuilder, y: Node, shift: tuple[int, Dim], extent: Dim, mode: str) -> Node:
+    """`y` along the axis that was read, whose place j is place j - offset of the result."""
+    axis, offset = shift
+    count = y.type.shape[axis]
+    if b.is_unit(count):
+        return y
+    place = b.elementwise("subtract", b.iota(extent), b.extent(offset))
+    if mode == WRAPPED:
+        return at_position(b, y, axis, b.elementwise("subtract", place, b.extent(extent)), extent, WRAPPED)
+    return placed(b, y, axis, (place, b.literal(True)), (count, extent))
+
+
+# -- sums of reads
+
+
+def _sum_of_reads(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], read: Mapping[int, Node]) -> Node:
+    """The sum, over the axes of the result that have no place in x, of what was read at each position of x."""
+    rank = x.type.rank
+    others = [k for k in range(g.type.rank) if k not in places]
+    g = _arranged(b, g, places, others, rank)
+    for axis, position in read.items():
+        line = before_axes(b, b.iota(x.type.shape[axis]), rank - axis - 1 + len(others))
+        here = b.elementwise("equal", _arranged(b, position, places, others, rank), line)
+        g = kept_where(b, here, g)
+    if not others:
+        return g
+    return shapes.reduce(b, "sum", g, tuple(range(rank, rank + len(others))))
+
+
+def _arranged(b: GraphBuilder, y: Node, places: Mapping[int, int], others: Sequence[int], rank: int) -> Node:
+    """An array of the result's axes with the axes of x first, of extent 1 where they have no place in it."""
+    axis_at = {axis: k for k, axis in places.items()}
+    y = shapes.transpose(b, y, [axis_at[axis] for axis in sorted(axis_at)] + list(others))
+    old = iter(y.type.shape)
+    key = [whole_axis(next(old)) if axis in axis_at else ("new",) for axis in range(rank)]
+    return basic_index(y, (*key, *(whole_axis(d) for d in old)))

@@ -1,0 +1,81 @@
+"""Cotangents of views: a reshape back, the inverse transpose, sums of what was repeated, zeros around a slice."""
+
+from __future__ import annotations
+
+from ..ir import shapes
+from ..ir.builder import GraphBuilder
+from ..ir.dims import Dim
+from ..ir.gathers import GUARDED, at_position, before_axes
+from ..ir.graph import Node
+from ..ir.index_keys import basic_index, whole_axis
+from .fitting import kept_where
+
+
+def of_view(b: GraphBuilder, n: Node, g: Node) -> Node:
+    """The cotangent of a view's argument; one of a broadcast is summed by its caller."""
+    x = n.args[0]
+    if n.op == "transpose":
+        return shapes.transpose(b, g, tuple(n.attr.index(a) for a in range(len(n.attr))))
+    if n.op == "reshape":
+        return shapes.reshape(b, g, x.type.shape)
+    return g if n.op == "broadcast" else _of_index(b, n, g)
+
+
+def _of_index(b: GraphBuilder, n: Node, g: Node) -> Node:
+    """Zeros, but for the elements that a basic index selects."""
+    g, axis = _with_all_axes(n, g), 0
+    for entry, extent in zip((e for e in n.attr if e[0] != "new"), n.args[0].type.shape):
+        if entry[0] == "int" and not b.is_unit(extent):
+            g = _at_one_place(b, g, axis, entry[1], extent)
+        elif entry[0] == "slice" and entry != whole_axis(extent):
+            g = _strided(b, g, axis, entry, extent)
+        axis += 1
+    return g
+
+
+def _with_all_axes(n: Node, g: Node) -> Node:
+    """`g` without the index's new axes, and with an axis of extent 1 for each integer."""
+    key: list[tuple] = []
+    extents = iter(g.type.shape)
+    for entry in n.attr:
+        if entry[0] == "int":
+            key.append(("new",))
+        else:
+            extent = next(extents)
+            key.append(("int", 0) if entry[0] == "new" else whole_axis(extent))
+    return basic_index(g, tuple(key))
+
+
+def _at_one_place(b: GraphBuilder, g: Node, axis: int, place: Dim, extent: Dim) -> Node:
+    here = b.elementwise("equal", b.iota(extent), b.extent(place))
+    return kept_where(b, before_axes(b, here, g.type.rank - axis - 1), g)
+
+
+def _strided(b: GraphBuilder, g: Node, axis: int, entry: tuple, extent: Dim) -> Node:
+    """An axis of `extent` whose index start + step i holds g's element i, and 0 elsewhere."""
+    _, start, step, count = entry
+    offset = b.elementwise("subtract", b.iota(extent), b.extent(start))
+    there = b.literal(True)
+    if step in (1, -1):
+        place = offset if step == 1 else b.elementwise("negative", offset)
+    else:
+        place = b.elementwise("floor_divide", offset, b.extent(step))
+        there = b.elementwise("equal", b.elementwise("remainder", offset, b.extent(step)), b.literal(0))
+    return placed(b, g, axis, (place, there), (count, extent))
+
+
+def placed(b: GraphBuilder, g: Node, axis: int, at: tuple[Node, Node], extents: tuple[Dim, Dim]) -> Node:
+    """`g` read along an axis at a vector of places, 0 beyond its extent or where the second vector is false.
+
+    `extents` are those of the axis in g and in the result.
+    """
+    (place, there), (count, extent) = at, extents
+    inside = b.elementwise(
+        "logical_and",
+        b.elementwise("greater_equal", place, b.literal(0)),
+        b.elementwise("less", place, b.extent(count)),
+    )
+    if there.op != "const":
+        inside = b.elementwise("logical_and", inside, there)
+    moved = at_position(b, g, axis, place, extent, GUARDED)
+    return kept_where(b, before_axes(b, inside, g.type.rank - axis - 1), moved)
