@@ -15,6 +15,7 @@ from .inspection import FALSE, NONE, SM90, TRUE, told_apart
 from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
+from .kernel_gradients import gradient_text, value_and_gradient_text
 from .kernel_variants import Variants
 from .profiler_ranges import profiled_calls
 from .program import Program
@@ -323,14 +324,41 @@ class Kernel:
         named, options = told_apart(named, self.params[len(args) :], {"cc": cc})
         save(path, called, self._program, self._bind(args, named), **options)
 
-    if not TYPE_CHECKING:  # raises Unsupported, and is hidden from editors
+    @public_api
+    def grad(self, wrt: Sequence[str] | str | None = None) -> Kernel:
+        """A kernel of the gradients by these parameters (None: all of them), given the gradients of the results.
 
-        def grad(self, wrt: Sequence[str] = ()) -> Kernel:
-            """Not there yet: Unsupported."""
-            raise later("Kernel.grad", "write the backward pass as a program of its own")
+        Its parameters are those of this kernel, then the gradient of each result: `gradient`, or `gradient_0`,
+        `gradient_1` ... of several. Its results have the shapes and dtypes of the parameters in `wrt`. What the program
+        computes on the way is computed again. It is a kernel like any other, and its `grad` gives second derivatives.
 
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name != "grad"]
+        >>> import numpy as np
+        >>> backward = kernel("x * x * w").grad(wrt="x")
+        >>> backward.params
+        ('x', 'w', 'gradient')
+        >>> backward(np.float32([1, 2]), np.float32([3, 4]), np.float32([1, 1]))
+        array([ 6., 16.], dtype=float32)
+
+        Raises ArgumentError for a name that is no parameter; a call raises DTypeError for what is no float, and
+        Unsupported for what has no derivative.
+        """
+        return self._derived(*gradient_text(self._source, wrt))
+
+    @public_api
+    def value_and_grad(self, wrt: Sequence[str] | str | None = None) -> Kernel:
+        """A kernel of the result, which is a scalar, and of its gradients by these parameters (None: all of them).
+
+        >>> import numpy as np
+        >>> loss = kernel("sum((x - y)**2)").value_and_grad(wrt="x")
+        >>> [r.tolist() for r in loss(np.float32([1, 2]), np.float32([0, 4]))]
+        [5.0, [2.0, -4.0]]
+
+        Raises what `grad` raises; a call raises ShapeError for a result that is no scalar.
+        """
+        return self._derived(*value_and_gradient_text(self._source, wrt))
+
+    def _derived(self, text: str, params: Sequence[str]) -> Kernel:
+        return Kernel(text, params, self._definition[2], self.options)
 
     def __repr__(self) -> str:
         return f"<fusedsl.Kernel({', '.join(self.params)}): {one_line(self.text)}>"

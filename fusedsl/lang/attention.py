@@ -43,6 +43,7 @@ def _softmax_pv(b: GraphBuilder, score: Node, keep: Node | None, v: Node) -> tup
         score = b.elementwise("where", keep, score, b.literal(float("-inf")))
     largest = shapes.reduce(b, "max", score, -1, keepdims=True, empty=True)
     largest = b.elementwise("where", b.elementwise("isfinite", largest), largest, zero)
+    largest = b.stop_gradient(largest)  # the result does not depend on this shift
     e = b.elementwise("exp", b.elementwise("subtract", score, largest))
     total = shapes.reduce(b, "sum", e, -1, keepdims=True)
     if keep is None:

@@ -33,8 +33,6 @@ def attribute(base: Expr, name: str, span: Span) -> FusedslError:
     if isinstance(base, Name) and base.name in SUBMODULES:
         return _member(base, name, "")
     help = method_hint(name, _operand(base), ()) or "only .T and .mT exist; everything else is a function"
-    if name == "grad":
-        return Unsupported("gradients are not supported", "unsupported.grad", span=span, help=help)
     return ParseError(f"arrays have no .{name}", "parse.attribute", None, span, help=help)
 
 

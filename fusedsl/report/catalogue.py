@@ -35,6 +35,7 @@ FAMILIES = {
     ),
     "Products": "matmul dot inner vdot vecdot tensordot einsum attention",
     "Gathers and random numbers": "take take_along_axis uniform normal",
+    "Derivatives": "grad vjp jvp stop_gradient",
     "Quantised numbers": "quantize dequantize unpack",
     "For functions of your own": "as_float given summand",
 }
@@ -97,7 +98,8 @@ EXAMPLES = {
     "ptp": "ptp(x, axis=-1)", "average": "average(x, axis=-1, weights=p)", "trapezoid": "trapezoid(x)",
     "cross_entropy": "cross_entropy(x, int64(m[:, 0]))", "zeros": "zeros((2, 3))", "ones": "ones(3)",
     "full": "full(3, 7)", "eye": "eye(2, 3)", "linspace": "linspace(0, 1, 5)", "one_hot": "one_hot(abs(j), 4)",
-    "given": "1 if given(None) else 2", "summand": "summand(i)",
+    "given": "1 if given(None) else 2", "summand": "summand(i)", "grad": "grad(sum(v ** 3), v)",
+    "vjp": "vjp(v * w, p, v, w)", "jvp": "jvp(sin(v), v, w)", "stop_gradient": "grad(sum(v * stop_gradient(v)), v)",
 }  # fmt: skip
 
 # Expressions whose dtypes are more general than the example's.
@@ -120,4 +122,5 @@ ELSEWHERE = {
     "iota": "numpy.indices(x.shape)[axis]", "bfloat16": "ml_dtypes.bfloat16", "sigmoid": "scipy.special.expit",
     "float8_e4m3fn": "ml_dtypes.float8_e4m3fn", "float8_e5m2": "ml_dtypes.float8_e5m2",
     **dict.fromkeys(("uniform", "normal", "quantize", "dequantize", "unpack", "as_float", "given", "summand"), ""),
+    "grad": "torch.autograd.grad", "vjp": "torch.func.vjp", "jvp": "torch.func.jvp", "stop_gradient": "torch.detach",
 }  # fmt: skip
