@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .caller_scope import bind_arguments
 from .config import Options, current, options
-from .errors import ArgumentError, FusedslError, Unsupported, fold, public_api, trimmed
+from .errors import ArgumentError, FusedslError, fold, public_api, trimmed
 from .inspection import FALSE, NONE, SM90, TRUE, told_apart
 from .interop import containers
 from .interop.containers import is_container
@@ -393,8 +393,3 @@ def kernel(
     Raises ParseError, LimitError for the program, ArgumentError for params, constants and options.
     """
     return Kernel(text, params, constants, current().changed(changes))
-
-
-def later(what: str, instead: str) -> Unsupported:
-    """The error for a known name without an implementation."""
-    return Unsupported(f"{what} is not supported", "unsupported", help=instead)

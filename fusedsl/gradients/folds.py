@@ -5,9 +5,9 @@ from __future__ import annotations
 from ..ir import row_ops, shapes
 from ..ir.builder import GraphBuilder
 from ..ir.gathers import INSIDE, gather
-from ..ir.graph import Node
+from ..ir.graph import Node, Type, node
 from ..ir.joins import flip
-from ..ir.types import BOOL, INT64
+from ..ir.types import INT64
 from .gathers import of_gather
 from .term import Term
 
@@ -68,18 +68,11 @@ def _of_cumulative_product(b: GraphBuilder, x: Term, out: Term, g: Term, axis: i
 
 def of_sorted(b: GraphBuilder, n: Node, g: Node) -> Node:
     """Each value's cotangent, at the position that it had before the sort."""
-    x, (_, descending) = n.args[0], n.attr
+    x = n.args[0]
     axis = x.type.rank - 1
-    positions = Term(b, _positions_of(n))
+    positions = node("sorted", n.args, ("positions", n.attr[1]), Type(INT64, n.type.shape))
     if n.type.shape[axis] == x.type.shape[axis]:  # of a whole row: the inverse permutation
-        _, inverse = row_ops.sort_nodes(b, positions.node, False)
+        _, inverse = row_ops.sort_nodes(b, positions, False)
         return gather(g, {axis: inverse}, range(x.type.rank), x.type.shape, INSIDE)
-    read = gather(x, {axis: positions.node}, range(x.type.rank), n.type.shape, INSIDE)
+    read = gather(x, {axis: positions}, range(x.type.rank), n.type.shape, INSIDE)
     return of_gather(b, read, g)
-
-
-def _positions_of(n: Node) -> Node:
-    """The positions that a sort takes its values from."""
-    from ..ir.graph import Type, node
-
-    return node("sorted", n.args, ("positions", n.attr[1]), Type(INT64, n.type.shape))

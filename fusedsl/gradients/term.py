@@ -8,7 +8,6 @@ from ..ir.builder import GraphBuilder
 from ..ir.graph import Node
 
 
-
 @dataclass(frozen=True)
 class Term:
     """A node of a graph under construction; operators build further nodes."""

@@ -23,13 +23,13 @@ def of_view(b: GraphBuilder, n: Node, g: Node) -> Node:
 
 def _of_index(b: GraphBuilder, n: Node, g: Node) -> Node:
     """Zeros, but for the elements that a basic index selects."""
-    g, axis = _with_all_axes(n, g), 0
-    for entry, extent in zip((e for e in n.attr if e[0] != "new"), n.args[0].type.shape):
+    g = _with_all_axes(n, g)
+    entries = [entry for entry in n.attr if entry[0] != "new"]
+    for axis, (entry, extent) in enumerate(zip(entries, n.args[0].type.shape)):
         if entry[0] == "int" and not b.is_unit(extent):
             g = _at_one_place(b, g, axis, entry[1], extent)
         elif entry[0] == "slice" and entry != whole_axis(extent):
             g = _strided(b, g, axis, entry, extent)
-        axis += 1
     return g
 
 

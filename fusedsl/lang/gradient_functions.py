@@ -97,7 +97,8 @@ def _alike(b: GraphBuilder, where: tuple[str, str, int], given: Nodes, values: N
     for x, value in zip(given, values):
         try:
             x = b.convert(x, reverse.cotangent_dtype(value.type.dtype))
-            ready.append(x if x.type.shape == value.type.shape else shapes.broadcast_to(b, x, value.type.shape))
+            with b.pointing(operand):
+                ready.append(shapes.broadcast_to(b, x, value.type.shape))
         except (ShapeError, DTypeError) as error:
             raise fail(error, operand) from None
     return tuple(ready)

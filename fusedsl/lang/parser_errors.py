@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..errors import FusedslError, ParseError, UnknownNameError, Unsupported
+from ..errors import FusedslError, ParseError, UnknownNameError
 from .lexer import Token
 from .lexer_errors import without_module
 from .printer import show

@@ -60,7 +60,8 @@ fd.kernel("x", fastmth=True)  # error: an unknown option
 fd.kernel("x", rounding="up") # error: a wrong choice
 fd.fuse(3)                    # error: no function
 fd.options(max_kernel=1)      # error: an unknown option
-kernel.grad                   # error: not supported
+reveal_type(kernel.grad('x'))
+reveal_type(kernel.value_and_grad())
 '''  # fmt: skip
 
 
@@ -94,7 +95,7 @@ def test_a_clients_mistakes_are_found_and_its_calls_have_types(tmp_path):
     errors = {int(line.split(":")[1]) for line in told if ": error:" in line}
     assert errors == {k for k, line in enumerate(lines, 1) if "# error:" in line}, ran.stdout + ran.stderr
     revealed = [line.split('"')[1] for line in told if "Revealed type" in line]
-    words = ["ndarray"] * 3 + ["Explanation", "Kernel", "tuple[", "Explanation", "BoundCall", "int"]
+    words = ["ndarray"] * 3 + ["Explanation", "Kernel", "tuple[", "Explanation", "BoundCall", "int", "Kernel", "Kernel"]
     assert len(revealed) == len(words) and all(word in kind for word, kind in zip(words, revealed)), revealed
 
 
