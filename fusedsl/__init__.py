@@ -36,6 +36,7 @@ with contextlib.suppress(ImportError):
 
 if TYPE_CHECKING:
     from .attention_calls import attention
+    from .cache_sizes import get_cache_size, set_cache_size
     from .compile_hooks import on_compile
     from .decorator import fuse
     from .foreach_calls import foreach
@@ -46,9 +47,11 @@ _ELSEWHERE = {
     "attention": ".attention_calls",
     "foreach": ".foreach_calls",
     "fuse": ".decorator",
+    "get_cache_size": ".cache_sizes",
     "get_num_threads": ".threads",
     "load": ".load_file",
     "on_compile": ".compile_hooks",
+    "set_cache_size": ".cache_sizes",
     "set_num_threads": ".threads",
 }
 
@@ -72,12 +75,14 @@ __all__ = [
     "evaluate",
     "foreach",
     "fuse",
+    "get_cache_size",
     "get_num_threads",
     "kernel",
     "load",
     "metrics",
     "on_compile",
     "options",
+    "set_cache_size",
     "set_num_threads",
     "spec",
 ]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from .caller_scope import CONSTANTS
 from .config import OPTION_NAMES, cache_size, split_options
 from .errors import ArgumentError, DTypeError, public_api
 from .evaluation import kernel_of
-from .lru import shared
+from .lru import Memo, shared
 from .runtime import dynamo
 
 
@@ -131,9 +130,7 @@ def _no_text(name: str, given: Any) -> ArgumentError:
     return ArgumentError(f"{name} is an expression in quotes, not a {type(given).__name__}", "argument.text", help=help)
 
 
-@shared
-@lru_cache(maxsize=cache_size())
-def _text(
+def _new_text(
     score: str | None, mask: str | None, values: tuple[str, ...], arrays: tuple[str, ...], lse: bool
 ) -> tuple[str, tuple[str, ...]]:
     """The call of attention as a program, and its keywords of the arrays.
@@ -162,9 +159,12 @@ def _text(
     return f"attention({', '.join([*parts, *(f'{name}={name}' for name in keywords)])})", keywords
 
 
+_texts: Memo[tuple[str, tuple[str, ...]]] = shared(Memo(_new_text, cache_size))
+
+
 @dynamo.constant
 def _constant_text(score: str | None, mask: str | None, values: tuple, arrays: tuple, lse: bool) -> tuple:
-    return _text(score, mask, values, arrays, lse)
+    return _texts.call(score, mask, values, arrays, lse)
 
 
 def _quoted(text: str, arrays: Sequence[str]) -> tuple[str, set[str]]:

@@ -228,14 +228,25 @@ def cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("fusedsl", appauthor=False))
 
 
+_chosen: dict[str, int | None] = {}  # what the process has set instead of environment variables
+
+
+def choose(variable: str, value: int | None) -> None:
+    """Set what an environment variable says otherwise; None for what it says."""
+    _chosen[variable] = value
+
+
+MOST_CACHED = 999_999  # programs, or megabytes
+
+
 def cache_size() -> int:
     """FUSEDSL_CACHE_SIZE: how many programs are kept in memory, and how many kernels; 512 unless set."""
-    return _environment_number("FUSEDSL_CACHE_SIZE", 512, 1, 999_999)
+    return _environment_number("FUSEDSL_CACHE_SIZE", 512, 1, MOST_CACHED)
 
 
 def cache_megabytes() -> int:
     """FUSEDSL_CACHE_MB: how much the cache folder may hold, in megabytes of files; 512 unless set, 0 for no limit."""
-    return _environment_number("FUSEDSL_CACHE_MB", 512, 0, 999_999)
+    return _environment_number("FUSEDSL_CACHE_MB", 512, 0, MOST_CACHED)
 
 
 def debug_level() -> int:
@@ -267,27 +278,17 @@ def marks_ranges() -> bool:
 
 
 MAX_THREADS = 4096
-_num_threads: int | None = None  # as chosen by choose_num_threads
-
-
-def choose_num_threads(threads: int | None) -> None:
-    """Set `num_threads`; None for its default."""
-    global _num_threads
-    _num_threads = threads
 
 
 def num_threads() -> int:
     """The chosen number, else FUSEDSL_NUM_THREADS, else the processors that this process may run on."""
-    if _num_threads is not None:
-        return _num_threads
-    if hasattr(os, "sched_getaffinity"):
-        present = len(os.sched_getaffinity(0))
-    else:
-        present = os.cpu_count() or 1
+    present = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return _environment_number("FUSEDSL_NUM_THREADS", present, 1, MAX_THREADS)
 
 
 def _environment_number(name: str, default: int, low: int, high: int) -> int:
+    if (chosen := _chosen.get(name)) is not None:
+        return chosen
     text = os.environ.get(name, "").strip()
     if not text:
         return default

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from .api import Kernel
 from .caller_scope import as_mapping, check_constants, look_up, shadowed_constants, undefined, unused_argument
 from .config import OPTION_NAMES, Options, cache_size, current, split_options
 from .errors import FusedslError, fold, trimmed
-from .lru import clear_all, shared
+from .lru import Memo, clear_all, shared
 from .metric_counts import Metrics, samples
 from .program.text_source import TextSource
 from .runtime import dynamo
 from .runtime.cache import disk as files
 
 
-@shared
-@lru_cache(maxsize=cache_size())
-def cached_kernel(text: str, chosen: Options, shadowed: tuple[str, ...] = ()) -> Kernel:
-    """The kernel of a program, made once; `shadowed` are names of constants that are parameters of it."""
+def _new_kernel(text: str, chosen: Options, shadowed: tuple[str, ...]) -> Kernel:
+    """The kernel of a program; `shadowed` are names of constants that are parameters of it."""
     params = TextSource(text, chosen, None, None, shadowed).names if shadowed else None
     return Kernel(text, params, None, chosen)
+
+
+kernels: Memo[Kernel] = shared(Memo(_new_kernel, cache_size))
 
 
 def kernel_of(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[str, ...] = ()) -> Kernel:
@@ -31,7 +31,7 @@ def kernel_of(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[s
     if dynamo.compiles():
         return getattr(_compiled, _named(text, changes, shadowed))
     chosen = current().changed(dict(changes))
-    return cached_kernel(text, chosen, shadowed) if isinstance(text, str) else Kernel(text, None, None, chosen)
+    return kernels.call(text, chosen, shadowed) if isinstance(text, str) else Kernel(text, None, None, chosen)
 
 
 class _Compiled:
@@ -44,7 +44,7 @@ _compiled = _Compiled()
 @dynamo.constant
 def _named(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[str, ...]) -> str:
     """The attribute of `_compiled` that holds the kernel of a program."""
-    kernel = cached_kernel(text, current().changed(dict(changes)), shadowed)
+    kernel = kernels.call(text, current().changed(dict(changes)), shadowed)
     name = f"kernel_{id(kernel)}"
     setattr(_compiled, name, kernel)
     return name
@@ -94,8 +94,8 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
 def clear_cache(disk: bool = False) -> None:
     """Drop the cached programs of `evaluate` and the kernels of this process; with `disk`, also the cache folder.
 
-    A Kernel or function that the caller holds keeps what its calls need. Least recently used programs beyond
-    FUSEDSL_CACHE_SIZE (512), and files beyond FUSEDSL_CACHE_MB (512 megabytes), are dropped automatically.
+    A Kernel or function that the caller holds keeps what its calls need. Least recently used programs and
+    files are dropped automatically (see `set_cache_size`).
     """
     clear_all()
     if disk:

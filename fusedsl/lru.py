@@ -1,10 +1,11 @@
-"""A least-recently-used cache; `clear_all` empties the shared caches of the process."""
+"""Least-recently-used caches; `clear_all` empties those of the whole process, `resize_all` fits them to new sizes."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
@@ -30,13 +31,18 @@ class LRU(Generic[K, V]):
 
     def put(self, key: K, value: V) -> V:
         """Store a value, and drop those beyond the limit."""
-        gone = []  # freeing a value may take long: not under the lock
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
-            while len(self._values) > self._most():
-                gone.append(self._values.popitem(last=False))
+        self.resize()
         return value
+
+    def resize(self) -> None:
+        """Drop the values beyond the limit, which may be another one now."""
+        gone, most = [], self._most()  # freeing a value may take long: not under the lock
+        with self._lock:
+            while len(self._values) > most:
+                gone.append(self._values.popitem(last=False))
 
     def values(self) -> list[V]:
         """The values, least recently used first."""
@@ -53,11 +59,32 @@ class LRU(Generic[K, V]):
         return len(self._values)
 
 
+class Memo(Generic[V]):
+    """Results of a function by its arguments, at most `most()` of them; `call` is the function with its cache."""
+
+    call: Callable[..., V]
+
+    def __init__(self, function: Callable[..., V], most: Callable[[], int]):
+        self._function, self._most = function, most
+        self.resize()
+
+    def resize(self) -> None:
+        """Begin again with the present size."""
+        self.call = lru_cache(self._most())(self._function)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.call.cache_clear()  # type: ignore[attr-defined]
+
+    def __len__(self) -> int:
+        return self.call.cache_info().currsize  # type: ignore[attr-defined]
+
+
 _shared: WeakSet[Any] = WeakSet()
 
 
 def shared(cache: Any) -> Any:
-    """Register `cache` (an LRU, or a function under lru_cache) with `clear_all`."""
+    """Register `cache` (an LRU or a Memo) with `clear_all` and `resize_all`."""
     _shared.add(cache)
     return cache
 
@@ -65,4 +92,10 @@ def shared(cache: Any) -> Any:
 def clear_all() -> None:
     """Empty the caches that the process shares."""
     for cache in list(_shared):
-        (cache.clear if hasattr(cache, "clear") else cache.cache_clear)()
+        cache.clear()
+
+
+def resize_all() -> None:
+    """Drop what the caches that the process shares hold beyond their limits, after those were changed."""
+    for cache in list(_shared):
+        cache.resize()

@@ -84,7 +84,7 @@ def threads_of_the_environment():
     yield
     from fusedsl import config
 
-    if config._num_threads is not None:
+    if config._chosen.get("FUSEDSL_NUM_THREADS") is not None:
         from fusedsl.runtime import pool
 
         pool.set_num_threads(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from datetime import datetime
 
+from ..config import cache_megabytes
 from ..report.table import text_table
 from ..report.units import bytes_text
 
@@ -25,7 +26,9 @@ def run(chosen: argparse.Namespace) -> int:
         print(f"removed {cache.clear()} of the entries in {cache.folder}")
         return 0
     entries = cache.list()
-    print(f"{cache.folder}: {len(entries)} entries, {bytes_text(sum(e.size for e in entries))}")
+    megabytes = cache_megabytes()
+    limit = f"at most {megabytes} MB" if megabytes else "no limit"
+    print(f"{cache.folder}: {len(entries)} entries, {bytes_text(sum(e.size for e in entries))}; {limit}")
     if chosen.list and entries:
         rows = [
             [e.key[:16], bytes_text(e.size), f"{datetime.fromtimestamp(e.written):%Y-%m-%d %H:%M}"] for e in entries

@@ -8,10 +8,8 @@ import json
 import linecache
 import os
 import re
-import threading
 import time
 import warnings
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -22,12 +20,14 @@ from typing import Any
 from .. import config
 from ..atomic_files import PART
 from ..errors import caller_stacklevel
+from ..lru import LRU
 from .cache_files import FORMAT, CacheEntry, folder_fault, pack, read_file, remove_file, unpack, write_file
 
 SUFFIX = ".fused"
 MAX_ENTRIES_IN_MEMORY = 256  # if the disk cannot be used
 STALE_PART_SECONDS = 3600  # after which an unfinished file has no writer any more
-ENTRIES_BETWEEN_SWEEPS = 512  # entries written between two checks of the folder's size
+ENTRIES_BETWEEN_SWEEPS = 512  # entries written between two checks of the folder's size, and at most
+SHARE_BETWEEN_SWEEPS = 8  # an eighth of the limit
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
@@ -130,10 +130,10 @@ class Cache:
 
     def __init__(self, folder: Path | str | None = None) -> None:
         self.folder = Path(folder) if folder is not None else config.cache_dir()
-        self._lock = threading.Lock()
-        self._memory: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self._memory: LRU[str, tuple[str, bytes]] = LRU(lambda: MAX_ENTRIES_IN_MEMORY)
         self._usable: bool | None = None
-        self._unswept = 0  # entries to write until the next sweep
+        self._unswept = 0  # entries to write until the next sweep, and bytes
+        self._unswept_bytes = 0
 
     def get(self, key: str) -> tuple[dict, bytes] | None:
         """The entry of this key, exactly as it was put; None if there is none or it is damaged."""
@@ -147,21 +147,19 @@ class Cache:
                     remove_file(path)
                 else:
                     return entry
-        with self._lock:
-            stored = self._memory.get(key)
+        stored = self._memory.get(key)
         return None if stored is None else (json.loads(stored[0]), stored[1])
 
     def put(self, key: str, facts: Mapping[str, Any], binary: bytes = b"") -> None:
         """Store an entry, replacing the key's last one. `facts` must be JSON."""
         _check_key(key)
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
-        self._sweep()
-        if self._writable() and write_file(self._path(key), pack(key, text.encode(), binary)):
-            return
-        with self._lock:
-            self._memory[key] = (text, bytes(binary))
-            while len(self._memory) > MAX_ENTRIES_IN_MEMORY:
-                self._memory.popitem(last=False)
+        self._unswept -= 1
+        self._unswept_bytes -= len(text) + len(binary)
+        if self._unswept <= 0 or (self._unswept_bytes <= 0 and config.cache_megabytes()):
+            self.sweep()
+        if not (self._writable() and write_file(self._path(key), pack(key, text.encode(), binary))):
+            self._memory.put(key, (text, bytes(binary)))
 
     def list(self) -> list[CacheEntry]:
         """The entries on disk, newest first."""
@@ -175,10 +173,8 @@ class Cache:
 
     def clear(self) -> int:
         """Remove entries, sources and unfinished files. Returns how many entries there were."""
-        count = len(self.list())
-        with self._lock:
-            count += len(self._memory)
-            self._memory.clear()
+        count = len(self.list()) + len(self._memory)
+        self._memory.clear()
         for path in self._files():
             if path.suffix in (SUFFIX, ".py", PART):
                 remove_file(path)
@@ -203,17 +199,14 @@ class Cache:
         linecache.cache[made_up] = (len(text), None, text.splitlines(keepends=True), made_up)
         return made_up
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Remove unfinished files of killed writers, an hour old or more; and old entries, if the folder is too large.
 
-        It runs before the first entry is written and after every ENTRIES_BETWEEN_SWEEPS. The least recently used files
-        are removed until the folder is at three quarters of its limit.
+        It runs before the first entry is written, and after so many entries or bytes. The least recently used files are
+        removed until the folder is at three quarters of its limit.
         """
-        self._unswept -= 1
-        if self._unswept > 0:
-            return
-        self._unswept = ENTRIES_BETWEEN_SWEEPS
         files, limit = [], config.cache_megabytes() * 1_000_000
+        self._unswept, self._unswept_bytes = ENTRIES_BETWEEN_SWEEPS, limit // SHARE_BETWEEN_SWEEPS
         for path in self._files():
             with contextlib.suppress(OSError):
                 facts = path.lstat()

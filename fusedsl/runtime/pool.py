@@ -123,7 +123,7 @@ class Job:
 def set_num_threads(threads: int | None) -> None:
     """Run on so many threads from now on; None for the default of `config.num_threads`."""
     global _pool
-    config.choose_num_threads(threads)
+    config.choose("FUSEDSL_NUM_THREADS", threads)
     with _lock:
         old, _pool = _pool, None
     if old is not None:

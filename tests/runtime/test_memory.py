@@ -58,9 +58,9 @@ def test_clear_cache_forgets_programs_and_kernels():
     kernel = fd.kernel("x * 5.25")
     kernel(X)
     fd.evaluate("x * 5.25", x=X)
-    assert evaluation.cached_kernel.cache_info().currsize
+    assert len(evaluation.kernels)
     fd.clear_cache()
-    assert not evaluation.cached_kernel.cache_info().currsize and not len(compile._compiled_kernels)
+    assert not len(evaluation.kernels) and not len(compile._compiled_kernels)
     assert kernel(X)[0] == fd.evaluate("x * 5.25", x=X)[0] == 5.25
 
 
@@ -105,6 +105,53 @@ def test_the_folder_keeps_what_was_used_last(tmp_path, monkeypatch):
     left = {entry.key for entry in own.list()}
     assert keys[0] in left and keys[-1] in left and keys[1] not in left
     assert sum(entry.size for entry in own.list()) < 1_500_000
+
+
+def test_large_entries_are_counted_between_two_sweeps(tmp_path, monkeypatch):
+    monkeypatch.setenv("FUSEDSL_CACHE_MB", "1")
+    own = cache.Cache(tmp_path / "files")
+    for k in range(40):
+        own.put(f"{k:064x}", {}, bytes(100_000))
+        assert sum(entry.size for entry in own.list()) < 1_300_000
+    monkeypatch.setenv("FUSEDSL_CACHE_MB", "0")
+    for k in range(40, 80):
+        own.put(f"{k:064x}", {}, bytes(100_000))
+    assert sum(entry.size for entry in own.list()) > 4_000_000
+
+
+@pytest.fixture
+def sizes():
+    before = fd.get_cache_size()
+    yield before
+    fd.set_cache_size(*before)
+
+
+def test_sizes_of_the_caches_are_set(sizes, tmp_path, monkeypatch):
+    own = cache.Cache(tmp_path / "files")
+    monkeypatch.setattr("fusedsl.cache_sizes.disk", lambda: own)
+    for k in range(20):
+        own.put(f"{k:064x}", {}, bytes(100_000))
+    for k in range(6):
+        fd.evaluate(f"x * {k}.125", x=X)
+    held = fd.kernel("x * 8.125")
+    held(X)
+    fd.set_cache_size(programs=4)
+    assert fd.get_cache_size() == (4, sizes.megabytes) and len(compile._compiled_kernels) == 4
+    for k in range(6):
+        assert fd.evaluate(f"x * {k}.125", x=X)[0] == np.float32(k + 0.125)
+    assert len(evaluation.kernels) == len(compile._compiled_kernels) == 4
+    assert held(X)[0] == 8.125
+    assert len(own.list()) == 20
+    fd.set_cache_size(megabytes=1)
+    assert fd.get_cache_size() == (4, 1)
+    assert sum(entry.size for entry in own.list()) < 1_000_000
+
+
+@pytest.mark.parametrize("wrong", [{"programs": 0}, {"programs": True}, {"megabytes": -1}, {"megabytes": 1.5}])
+def test_no_sizes(wrong, sizes):
+    with pytest.raises(fd.ArgumentError, match=r"is (0|True|-1|1\.5)"):
+        fd.set_cache_size(**wrong)
+    assert fd.get_cache_size() == sizes
 
 
 def test_a_use_is_noted_once_a_day(tmp_path):

@@ -38,7 +38,7 @@ LAYERS = (
     ("runtime",),
     ("program", "specs"),
     ("report", "interop"),
-    ("arguments", "kernel_gradients", "kernel_variants", "caller_scope", "threads"),
+    ("arguments", "kernel_gradients", "kernel_variants", "caller_scope", "threads", "cache_sizes"),
     ("traced_calls",),
     ("aot",),
     ("api", "decorator"),
