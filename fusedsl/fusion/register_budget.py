@@ -1,4 +1,8 @@
-"""Register budget: kernels whose values exceed a thread's registers are split where the fewest values are live."""
+"""Register budget: kernels whose values exceed a thread's registers are split where the fewest values are live.
+
+The budget is an estimate. After compilation, `replan_after_spill` of program/plans.py checks the compiler's figures: if
+a kernel spills, the program is planned again with a smaller budget.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Roofline time model: the time of one launch from bytes, instructions and latency.
 
+program/kernel_work.py counts the `Work` of a scheduled kernel, program/call_time.py adds the launches of a call.
+
 Calibrated on an H200 (benchmarks/results): event to event of single launches with a cold L2. A test holds that 90 % of
 the suites are within 25 %.
 """
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 from ..hardware import Hardware
 
 LAUNCH = 2.7e-6  # seconds of an empty launch
-LATENCY = 1.4e-6  # … of one round of loads: the least time of a kernel that reads memory
+LATENCY = 1.4e-6  # seconds of one round of loads: the least time of a kernel that reads memory
 APART = 1.3  # overlap of the load latency with other work: 1 is none, infinity full
 READ_SHARE, WRITE_SHARE = 0.96, 0.84  # of the data sheet's bandwidth, for reads and writes
 ISSUE_SHARE = 0.85  # of the issue rate that code without memory accesses reaches

@@ -1,4 +1,7 @@
-"""Typed graph: frozen, interned nodes, and a graph with parameters, results and checks."""
+"""Typed graph: frozen, interned nodes, and a graph with parameters, results and checks.
+
+Interning (hash-consing) is the elimination of common subexpressions: equal nodes are one object.
+"""
 
 from __future__ import annotations
 

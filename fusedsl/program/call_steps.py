@@ -175,7 +175,7 @@ def _stored_scores_are_faster(bounds: Sequence[BoundKernel], hardware: Hardware)
     passes = [b for b in bounds if isinstance(b.kernel, AttentionKernel) and not b.kernel.batch_invariant_width]
     if not passes:
         return False
-    from .occupancy_fallback import stored_scores_are_faster
+    from .unfused_attention import stored_scores_are_faster
 
     return stored_scores_are_faster(passes, hardware)
 

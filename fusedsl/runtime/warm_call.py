@@ -3,8 +3,9 @@
 `PreparedCall` and `argument_keys` handle any call with known layouts. A warm call is one such call: types, shapes and
 strides are constants, and there is no loop. It returns None for any other call, and the general path runs.
 
-The kernels are launched by builtins (native_entry.py) that share no state between calls. The first builtin also checks
-what depends on addresses alone: alignment and overlaps.
+`repeat_lines` of launch.py gives the lines that pack parameters (`pack_lines`, `call_lines` of parameter_packing.py)
+and launch. The kernels are launched by builtins (native_entry.py) that share no state between calls. The first builtin
+also checks what depends on addresses alone: alignment and overlaps.
 """
 
 # measured: `a*b + c` with out= beside an H200, CPython 3.12: 3.1 µs for CuPy arrays and 3.7 for torch tensors, of which

@@ -1,4 +1,8 @@
-"""Compiler: generated Python to relocatable object code; Numba types and lowers it, LLVM optimises it."""
+"""Compiler: generated Python to relocatable object code; Numba types and lowers it, LLVM optimises and vectorises it.
+
+LLVM's loop vectoriser runs in `optimise`; it chooses the width up to `prefer-vector-width` of `export`. `interleave`
+sets the interleave counts of long dependency chains.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from ....kernel_ir.attention_operands import scheduled_operands
 from ....kernel_ir.kernel import AttentionKernel
 from ..emit.intrinsic import Binding, Function
 from ..emit.source_text import header, indented
-from ..tile import wait_group
+from ..tile import dynamic_smem, wait_group
 from .emit_block_mask import BlockMaskBits
 from .emit_element_mask import ElementMask
 from .emit_epilogue import Epilogue
@@ -19,7 +19,7 @@ from .emit_fragment import APPROX, OUTPUT, SCORE, FragmentEmitter
 from .emit_nonfinite_fallback import NonfiniteFallback
 from .emit_softmax import OnlineSoftmax
 from .emit_split_kv import SplitCombiner
-from .intrinsics import Fragment, approx, dynamic_smem, fma_pv, fma_qk, mma_pv, mma_qk, row_positions, store_p
+from .intrinsics import Fragment, approx, fma_pv, fma_qk, mma_pv, mma_qk, row_positions, store_p
 from .mma_schedule import COPY_BYTES, SWIZZLE_BYTES, MmaAttentionSchedule
 from .mma_smem_tiles import PagedLookups, SmemTiles
 

@@ -12,28 +12,23 @@ from contextlib import nullcontext
 from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.parameter_layout import kernel_params
 from ..emit.source_text import header
+from ..tile import (
+    dynamic_smem,
+    mn_major_descriptor,
+    param_address,
+    setmaxnreg_dec,
+    setmaxnreg_inc,
+    tma_load,
+    tma_store,
+    wgmma_wait,
+)
 from .emit_block_mask import BlockMaskBits
 from .emit_element_mask import ElementMask
 from .emit_epilogue import Epilogue
 from .emit_fragment import APPROX, OUTPUT, SCORE, FragmentEmitter
 from .emit_nonfinite_fallback import NonfiniteFallback
 from .emit_softmax import OnlineSoftmax
-from .intrinsics import (
-    Fragment,
-    approx,
-    dynamic_smem,
-    mn_major_descriptor,
-    param_address,
-    row_positions,
-    setmaxnreg_dec,
-    setmaxnreg_inc,
-    store_rows,
-    tma_load,
-    tma_store,
-    wgmma_pv,
-    wgmma_qk,
-    wgmma_wait,
-)
+from .intrinsics import Fragment, approx, row_positions, store_rows, wgmma_pv, wgmma_qk
 from .sm90_mainloop import NEXT_SCORES, WORK_ITER, Sm90Mainloop, sm90_facts
 from .sm90_producer import Sm90Producer, TmaPipelines
 from .sm90_schedule import ALIGNMENT, ROWS, SWIZZLE_ELEMENTS, WARP_ROWS, WARPGROUP, Sm90AttentionSchedule, smem_offsets

@@ -6,10 +6,9 @@ from dataclasses import fields
 
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.matmul_operands import matmul_operands
-from ..attention.intrinsics import dynamic_smem
 from ..emit.intrinsic import Binding
 from ..emit.source_text import SourceBuilder, header
-from ..tile import Tile, TileIntrinsics, barrier, commit_group, is_last_block, wait_group
+from ..tile import Tile, TileIntrinsics, barrier, commit_group, dynamic_smem, is_last_block, wait_group
 from . import FmaTile, MmaTile, OperandTile, OperandTileIntrinsics, add_split_sums, store_sums, udiv64
 from .emit_coordinates import MatmulCoordinates
 from .emit_row_epilogue import RowEpilogue

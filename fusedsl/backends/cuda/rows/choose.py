@@ -1,4 +1,7 @@
-"""Choice of a row schedule: rows in registers, in shared memory, or in loops."""
+"""Choice of a row schedule: a row in registers, in shared memory, in a cluster, or in loops.
+
+The cluster size is chosen by the schedule: cluster.py, smem.py and persistent_cluster.py, each among `cluster_sizes`.
+"""
 
 from __future__ import annotations
 

@@ -56,7 +56,10 @@ class KeyCodec:
         return words if there is None else [b.select(there, word, ONES) for word in words]
 
     def _key(self, e: Emitter, value: ir.Value) -> tuple[ir.Value, ir.Value | None]:
-        """(the value as an ascending unsigned number in 64 bits, whether it is -0.0)."""
+        """(the value as an ascending unsigned number in 64 bits, whether it is -0.0).
+
+        NaN is above every number, by the order that `sort_nodes` of ir/row_ops.py says.
+        """
         b, kind = e.builder, self.kind
         bits = 64 if kind.bits == 64 else 32
         word, top = ir.IntType(bits), 1 << bits - 1

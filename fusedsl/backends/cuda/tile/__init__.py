@@ -1,4 +1,5 @@
-"""Intrinsics that all families use: tiles, thread groups, reductions, element access, cp.async, grid barriers."""
+"""Intrinsics that all families use: tiles, thread groups, reductions, element access, cp.async, grid barriers,
+TMA, mbarriers, matrix descriptors."""
 
 from ..emit.intrinsic import File, Method, Named
 
@@ -81,3 +82,28 @@ grid_barrier_wait = _FILE.function("grid_barrier_wait", "semaphores, index, coun
 grid_barrier_reset = _FILE.function("grid_barrier_reset", "semaphores, index, blocks")
 store_partial = _FILE.maker("store_partial", "op, begin", "address, state")
 load_partial = _FILE.maker("load_partial", "op, begin", "address")
+
+_FILE = File("tile.matrix_descriptor")
+k_major_descriptor = _FILE.function("k_major_descriptor", "at")
+mn_major_descriptor = _FILE.maker("mn_major_descriptor", "lines", "at")
+
+_FILE = File("tile.sm90")
+mbarrier_init = _FILE.function("mbarrier_init", "at, count")
+fence_mbarrier_init = _FILE.function("fence_mbarrier_init")
+mbarrier_expect_tx = _FILE.function("mbarrier_expect_tx", "at, bytes")
+mbarrier_arrive = _FILE.function("mbarrier_arrive", "at")
+mbarrier_wait_parity = _FILE.function("mbarrier_wait_parity", "at, parity")
+bar_sync, bar_arrive = _FILE.function("bar_sync", "number, threads"), _FILE.function("bar_arrive", "number, threads")
+setmaxnreg_inc, setmaxnreg_dec = _FILE.maker("setmaxnreg_inc", "count", ""), _FILE.maker("setmaxnreg_dec", "count", "")
+tma_load = _FILE.maker("tma_load", "rank", "to, map, mbarrier, *coordinates")
+tma_store = _FILE.maker("tma_store", "rank", "at, map, *coordinates")
+fence_proxy_async, tma_store_commit = _FILE.function("fence_proxy_async"), _FILE.function("tma_store_commit")
+tma_store_wait = _FILE.function("tma_store_wait")
+tma_store_wait_read = _FILE.maker("tma_store_wait_read", "left", "")
+param_address = _FILE.maker("param_address", "number", "")
+dynamic_smem = _FILE.maker("dynamic_smem", "alignment", "")
+wgmma_wait = _FILE.maker("wgmma_wait", "left", "sums")
+st_shared, or_shared = _FILE.function("st_shared", "at, word"), _FILE.function("or_shared", "at, word")
+ld_shared, warp_uniform = _FILE.function("ld_shared", "at"), _FILE.function("warp_uniform", "value")
+wait_for_values, ballot = _FILE.function("wait_for_values", "values"), _FILE.function("ballot", "flag")
+find_leading_one, popc = _FILE.function("find_leading_one", "word"), _FILE.function("popc", "word")

@@ -1,4 +1,4 @@
-"""Intrinsics of attention kernels: fragments, mma and wgmma, TMA, mbarriers, paged rows, split-KV partials."""
+"""Intrinsics of attention kernels: fragments, products by mma and wgmma, paged rows, split-KV partials."""
 
 from ...emit.intrinsic import File, Method, Named
 
@@ -72,30 +72,9 @@ class PagedLookupIntrinsics(Named):
 
 PagedLookup = File("attention.intrinsics.paged_lookup").type("PagedLookup", "lines", PagedLookupIntrinsics)
 
-_FILE = File("attention.intrinsics.sm90")
-mbarrier_init = _FILE.function("mbarrier_init", "at, count")
-fence_mbarrier_init = _FILE.function("fence_mbarrier_init")
-mbarrier_expect_tx = _FILE.function("mbarrier_expect_tx", "at, bytes")
-mbarrier_arrive = _FILE.function("mbarrier_arrive", "at")
-mbarrier_wait_parity = _FILE.function("mbarrier_wait_parity", "at, parity")
-bar_sync, bar_arrive = _FILE.function("bar_sync", "number, threads"), _FILE.function("bar_arrive", "number, threads")
-setmaxnreg_inc, setmaxnreg_dec = _FILE.maker("setmaxnreg_inc", "count", ""), _FILE.maker("setmaxnreg_dec", "count", "")
-tma_load = _FILE.maker("tma_load", "rank", "to, map, mbarrier, *coordinates")
-tma_store = _FILE.maker("tma_store", "rank", "at, map, *coordinates")
-fence_proxy_async, tma_store_commit = _FILE.function("fence_proxy_async"), _FILE.function("tma_store_commit")
-tma_store_wait = _FILE.function("tma_store_wait")
-tma_store_wait_read = _FILE.maker("tma_store_wait_read", "left", "")
-param_address = _FILE.maker("param_address", "number", "")
-dynamic_smem = _FILE.maker("dynamic_smem", "alignment", "")
-k_major_descriptor = _FILE.function("k_major_descriptor", "at")
-mn_major_descriptor = _FILE.maker("mn_major_descriptor", "lines", "at")
+_FILE = File("attention.intrinsics.wgmma")
 wgmma_qk = _FILE.maker("wgmma_qk", "kind, rows, columns, width", "q, k")
 wgmma_pv = _FILE.maker("wgmma_pv", "kind, steps, width", "sums, p, v")
-wgmma_wait = _FILE.maker("wgmma_wait", "left", "sums")
-st_shared, or_shared = _FILE.function("st_shared", "at, word"), _FILE.function("or_shared", "at, word")
-ld_shared, warp_uniform = _FILE.function("ld_shared", "at"), _FILE.function("warp_uniform", "value")
-wait_for_values, ballot = _FILE.function("wait_for_values", "values"), _FILE.function("ballot", "flag")
-find_leading_one, popc = _FILE.function("find_leading_one", "word"), _FILE.function("popc", "word")
 
 _FILE = File("attention.intrinsics.smem_swizzle")
 copy_rows = _FILE.maker("copy_rows", "lines, size, room, threads, packed=False", "to, at, step, first, limit, *heads")

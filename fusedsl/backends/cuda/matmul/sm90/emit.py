@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from .....kernel_ir.kernel import MatmulKernel
 from .....kernel_ir.parameter_layout import kernel_params
-from ...attention.intrinsics import (
-    Fragment,
+from ...attention.intrinsics import Fragment
+from ...emit.intrinsic import Function
+from ...emit.source_text import header
+from ...tile import (
     bar_arrive,
     bar_sync,
+    barrier,
     dynamic_smem,
     fence_mbarrier_init,
     k_major_descriptor,
@@ -23,13 +26,11 @@ from ...attention.intrinsics import (
     param_address,
     setmaxnreg_dec,
     setmaxnreg_inc,
+    thread_idx,
     tma_load,
     warp_uniform,
     wgmma_wait,
 )
-from ...emit.intrinsic import Function
-from ...emit.source_text import header
-from ...tile import barrier, thread_idx
 from .. import (
     add_partial_sums,
     cluster_rank,

@@ -11,20 +11,19 @@ from collections.abc import Mapping, Sequence
 from .....kernel_ir.kernel import Load, TmaBox
 from .....kernel_ir.matmul_axes import MatmulAxes
 from .....kernel_ir.phase import Body, Store
-from ...attention.intrinsics import (
-    Fragment,
-    FragmentIntrinsics,
+from ...attention.intrinsics import Fragment, FragmentIntrinsics, row_positions
+from ...emit.intrinsic import Function
+from ...emit.source_text import SourceBuilder
+from ...peephole.product_epilogues import epilogue_functions
+from ...tile import (
     fence_proxy_async,
-    row_positions,
+    thread_idx,
     tma_store,
     tma_store_commit,
     tma_store_wait,
     tma_store_wait_read,
+    uniform,
 )
-from ...emit.intrinsic import Function
-from ...emit.source_text import SourceBuilder
-from ...peephole.product_epilogues import epilogue_functions
-from ...tile import thread_idx, uniform
 from .. import load_column_values, load_panel, store_panel
 from .schedule import PANEL, ROWS, STAGING, WARP_ROWS
 

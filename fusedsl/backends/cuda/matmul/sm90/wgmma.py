@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...attention.intrinsics.sm90 import statement, tuple_asm
 from ...compiler.numba_backend import I32, Emitter, emitted, intrinsic, ir, types
+from ...tile.sm90 import statement, tuple_asm
 from .schedule import SLICE
 
 i32, i64 = types.int32, types.int64

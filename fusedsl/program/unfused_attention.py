@@ -1,4 +1,4 @@
-"""Whether attention leaves so much of a card idle that matmuls with stored scores take less time."""
+"""Whether unfused attention, matmuls with stored scores, is faster: low occupancy leaves much of a card idle."""
 
 from __future__ import annotations
 

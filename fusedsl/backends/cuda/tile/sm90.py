@@ -1,10 +1,10 @@
-"""sm_90 instructions: mbarriers, named barriers, setmaxnreg, TMA loads and stores, wgmma."""
+"""Instructions of sm_90 that several families use: mbarriers, named barriers, setmaxnreg, TMA, waits for wgmma."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...compiler.numba_backend import F32, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
+from ..compiler.numba_backend import F32, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
 
 KINDS = {types.int32: I32, types.int64: I64, types.float32: F32}
 LETTERS = {types.int32: "r", types.int64: "l", types.float32: "f"}
@@ -146,34 +146,10 @@ def popc(word):
     return i32, lambda e, value: e.call(I32, "llvm.ctpop.i32", [e.cast(value, word, i32)])
 
 
-# -- wgmma: matrices in shared memory with the 128-byte swizzle, 64 elements of 16 bits a row
-
-PANEL = 64
-NEAR = 1 << 62 | (1024 >> 4) << 32 | 1 << 16  # K-major, 128-byte swizzle
+# -- wgmma
 
 
-@intrinsic(1)
-def k_major_descriptor(at):
-    """The descriptor of a K-major matrix."""
-    return i64, lambda e, place: _descriptor(e, e.cast(place, at, i32), NEAR)
-
-
-def mn_major_descriptor(lines: int) -> Callable:
-    """`descriptor(at)`: the descriptor of an MN-major matrix of `lines` rows."""
-    fixed = 1 << 62 | (1024 >> 4) << 32 | (lines * 128 >> 4) << 16
-    return intrinsic(1)(lambda at: (i64, lambda e, place: _descriptor(e, e.cast(place, at, i32), fixed)))
-
-
-def _descriptor(e: Emitter, place: ir.Value, fixed: int) -> ir.Value:
-    b = e.builder
-    return b.or_(b.zext(b.lshr(place, I32(4)), I64), I64(fixed))
-
-
-def _listed(first: int, count: int) -> str:
-    return "{" + ",".join(f"${k}" for k in range(first, first + count)) + "}"
-
-
-def _tied(count: int) -> list[str]:
+def tied_operands(count: int) -> list[str]:
     return ["=f"] * count + [str(k) for k in range(count)]
 
 
@@ -181,54 +157,6 @@ def tuple_asm(e: Emitter, count: int, lines: Sequence[str], constraints: Sequenc
     kind = ir.LiteralStructType([F32] * count)
     results = e.asm(kind, "{\n" + "\n".join(lines) + "\n}", ",".join([*constraints, "~{memory}"]), values, effect=True)
     return e.unpack(results, count)
-
-
-def wgmma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
-    """`start_qk(q, k)`: start 64 x columns sums over `width` of two K-major matrices; q has `rows` rows."""
-    count = columns // 2
-    result = types.UniTuple(types.float32, count)
-
-    def at(step: int, lines: int) -> int:
-        return (step // 4 * lines * 128 + step % 4 * 32) >> 4
-
-    @emitted(result)
-    def emit(e, a, b):
-        lines = [".reg .b64 a, b;", ".reg .pred more;", "wgmma.fence.sync.aligned;"]
-        for step in range(width // 16):
-            lines += [
-                f"add.s64 a, ${count}, {at(step, rows)};",
-                f"add.s64 b, ${count + 1}, {at(step, columns)};",
-                f"setp.ne.b32 more, {step}, 0;",
-                f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "
-                f"{_listed(0, count)}, a, b, more, 1, 1, 0, 0;",
-            ]
-        lines.append("wgmma.commit_group.sync.aligned;")
-        return e.pack(result, tuple_asm(e, count, lines, ["=&f"] * count + ["l", "l"], [a, b]))
-
-    return emit
-
-
-def wgmma_pv(kind: str, steps: int, width: int) -> Callable:
-    """`start_pv(sums, p, v)`: start to accumulate, to 64 x width sums, the product of p (pairs in registers) and an
-    MN-major matrix of `steps` rows, a multiple of 16."""
-    assert steps % 16 == 0, steps
-    count, held = width // 2, steps // 4
-    result = types.UniTuple(types.float32, count)
-
-    @emitted(result)
-    def emit(e, so_far, pairs, b):
-        lines = [".reg .b64 b;", ".reg .pred more;", "setp.eq.b32 more, 0, 0;", "wgmma.fence.sync.aligned;"]
-        for step in range(steps // 16):
-            lines += [
-                f"add.s64 b, ${2 * count + held}, {step * 2048 >> 4};",
-                f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{kind}.{kind} "
-                f"{_listed(0, count)}, {_listed(2 * count + 4 * step, 4)}, b, more, 1, 1, 1;",
-            ]
-        lines.append("wgmma.commit_group.sync.aligned;")
-        given = [*e.unpack(so_far, count), *e.unpack(pairs, held), b]
-        return e.pack(result, tuple_asm(e, count, lines, [*_tied(count), *["r"] * held, "l"], given))
-
-    return emit
 
 
 @intrinsic(1)
@@ -255,7 +183,7 @@ def wgmma_wait(left: int) -> Callable:
 
         def emit(e, sums):
             lines = [f"wgmma.wait_group.sync.aligned {left};"]
-            return e.pack(kind, tuple_asm(e, count, lines, _tied(count), e.unpack(sums, count)))
+            return e.pack(kind, tuple_asm(e, count, lines, tied_operands(count), e.unpack(sums, count)))
 
         return kind, emit
 
