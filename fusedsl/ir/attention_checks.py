@@ -111,11 +111,10 @@ def _reading_words(check: Check, shown: str, values: Sequence[int]) -> Words:
 
 def _reach_words(check: Check, values: Sequence[int], shape: Sequence[int]) -> Words:
     have, runs, axis, *extents = values
-    name, *indices = check.names
+    name, at_zero = check.names
     message = f"{name} has {have} element{'s' * (have != 1)} along axis {axis}, and {check.what} runs to {runs}"
     if have == 1:
-        indices[axis] = "0"
-        return message, None, f"write {name}[{', '.join(indices)}]", "attention"
+        return message, None, f"write {at_zero}", "attention"
     way = indexed(name, shape, dict(zip(PLACES, extents)))
     otherwise = f"give it {runs} elements, or say what holds beyond: where({check.what} < {have}, ..., 0)"
     return message, None, f"write {way}" if way else otherwise, "attention"

@@ -256,10 +256,11 @@ def _bounds(b: GraphBuilder, offsets: Node) -> tuple[Node, Node]:
 
 
 def _of_sequence(b: GraphBuilder, in_sequence: Node, x: Node) -> Node:
-    """For each token, the value in `x` (sequences, 1) of its sequence, given `held` (sequences, tokens); 0 without one.
+    """For each token, the value in `x` (sequences, 1) of its sequence; 0 for a token of no sequence.
 
-    A fold over sequences, stored once per token: a gather of offsets would be read for each pair instead. The result is
-    read in 32 bits, so that sums of such indices do not wrap.
+    `in_sequence` (sequences, tokens) says which tokens a sequence has. The value is a fold over sequences, stored once
+    per token: a gather of offsets would be read for each pair instead. It is narrowed to 32 bits: interval analysis
+    then knows that sums of such indices do not wrap in 64 bits.
     """
     total = shapes.reduce(b, "sum", b.elementwise("where", in_sequence, x, b.literal(0)), 0)
     return b.convert(b.cast(total, INT32), INT64)

@@ -25,7 +25,11 @@ WIDENED = ("softmax",)  # by the mask that `where=` gives it: all elements stay
 
 
 def call(ev: EvaluatorBase, node: CallExpr, env: Environment) -> Generator[tuple[Any, Environment], Any, Any]:
-    """The value of a call."""
+    """The value of a call.
+
+    A generator: it yields (expression, environment) and is resumed with that expression's value. The evaluator's loop
+    (a trampoline) keeps the suspended generators on a list, so deep inlining does not recurse.
+    """
     name = node.function
     defined = env.functions.get(name)
     if defined is ERROR_VALUE:
@@ -140,7 +144,9 @@ def _kind(name: str, parameter: str, default: Any) -> str:
     return PRELUDE_KINDS.get(parameter, "array | None" if default is None else "array")
 
 
-def _inline(ev: EvaluatorBase, node: CallExpr, env: Environment, function: UserFunction, values, expressions):
+def _inline(
+    ev: EvaluatorBase, node: CallExpr, env: Environment, function: UserFunction, values, expressions
+) -> Generator[tuple[Any, Environment], Any, Any]:
     """Inline a function: evaluate its body with bound parameters; errors in it are located at the call."""
     names = [p.name for p in function.definition.parameters]
     inner = Environment(

@@ -61,13 +61,16 @@ class ArrayReads:
     def check_subscript(self, node: Subscript, env: Environment) -> None:
         """Check the axes of an array that are read at plain b, h, i or j: a call compares their extents."""
         array = _array(self.text, node.value, env)
-        if array is None or any(isinstance(part, Literal) and part.value in (None, ...) for part in node.indices):
+        if array is None:
             return
-        names = (_name(env, node.value), *map(show, node.indices))
-        for axis, (part, have) in enumerate(zip(node.indices, array.type.shape)):
+        name = _name(env, node.value)
+        for position, axis in _indexed_axes(node, array.type.rank):
+            part, have = node.indices[position], array.type.shape[axis]
             value = env.values.get(part.name) if isinstance(part, Name) else None
             if index := self.index_names.get(value):  # type: ignore[arg-type]
                 dims = (have, self.extents[index], axis, *self.extents.values())
+                at_zero = ", ".join("0" if k == position else show(p) for k, p in enumerate(node.indices))
+                names = (name, f"{name}[{at_zero}]")
                 check = Check("reach", dims, index, (array.type,), names, _site(self.text, env, part))
                 self.builder.checks.append(check)
 
@@ -111,6 +114,22 @@ class ArrayReads:
         a, b, axis = check.dims
         axis = axis + 1 if axis < -3 else axis  # type: ignore[operator]
         return replace(check, kind="pairs", dims=(a, b, axis, *self.extents.values()), operands=shown)
+
+
+def _indexed_axes(node: Subscript, rank: int) -> Iterator[tuple[int, int]]:
+    """(position in the subscript, axis of the array) of each index: None has no axis, "..." has those not named."""
+    named = sum(not _is_literal(part, None) and not _is_literal(part, ...) for part in node.indices)
+    axis = 0
+    for position, part in enumerate(node.indices):
+        if _is_literal(part, ...):
+            axis += rank - named
+        elif not _is_literal(part, None):
+            yield position, axis
+            axis += 1
+
+
+def _is_literal(part: object, value: object) -> bool:
+    return isinstance(part, Literal) and part.value is value
 
 
 def _bounded_indices(r: Request) -> Iterator[str]:

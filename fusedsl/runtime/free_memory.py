@@ -26,7 +26,7 @@ def require(size: int, what: str) -> None:
 
 
 def exhausted(size: int, what: str, free: int | None = None) -> MemoryLimitError:
-    """The error for an allocation that does not fit; `available` is how many bytes are left, if known."""
+    """The error for an allocation that does not fit; `free` is how many bytes are left, if known."""
     left = "" if free is None else f", and {free / 1e9:.3g} GB are available"
     help = "compute in parts, or reduce inside the expression"
     return MemoryLimitError(f"no memory for {size / 1e9:.3g} GB of {what}{left}", "limit.memory", help=help)

@@ -64,7 +64,8 @@ class Pair(NamedTuple):
     """Two addresses whose arrays may not overlap.
 
     `begin` and `end` are the bytes from the first address to its array's begin and end, `other_begin` and `other_end`
-    those of the second. `allowed` are distances of the first from the second at which overlapping spans are right.
+    those of the second. `allowed` are the permitted aliasing offsets: distances of the first from the second at which
+    overlap is correct, such as 0 for an output in place of its input.
     """
 
     first: int

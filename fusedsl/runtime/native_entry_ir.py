@@ -185,8 +185,8 @@ mine:
   %thread = call ptr @PyEval_SaveThread()
   %exec_at = getelementptr ptr, ptr %g, i64 2
   %exec = load ptr, ptr %exec_at
-  %gone = icmp eq ptr %exec, null
-  br i1 %gone, label %back, label %which
+  %exec_is_null = icmp eq ptr %exec, null
+  br i1 %exec_is_null, label %back, label %which
 which:
   %legacy = icmp eq ptr %stream, null ; the default stream is never captured
   br i1 %legacy, label %compare, label %ask

@@ -174,3 +174,13 @@ def test_what_only_has_the_shape_of_scores_is_none_of_their_moves():
     for score in ("where(uniform(7, score) < 0.5, score, -inf)", "tril(score) + zeros_like(score)", "float16(score)"):
         assert fd.attention(Q, K, V, score=score).shape == (2, 4, 16, 8)
     assert fd.attention(Q, K, V, score="score + t[h, ids]", t=normal(4, 9), ids=np.ones((16, 24), int)).ndim == 4
+
+
+@pytest.mark.parametrize(
+    ("read", "axis", "shape"),
+    [("m[..., j]", 0, (3,)), ("m[None, j]", 0, (3,)), ("m[i, ..., j]", 1, (16, 3)), ("m[..., j, 0]", 0, (3, 1))],
+)
+def test_subscripts_with_none_or_an_ellipsis_are_checked_as_others(read, axis, shape):
+    q, k = np.zeros((1, 1, 16, 8), np.float32), np.zeros((1, 1, 6, 8), np.float32)
+    with pytest.raises(fd.ShapeError, match=f"m has 3 elements along axis {axis}, and j runs to 6"):
+        fd.attention(q, k, k, score=f"score + {read}", m=np.zeros(shape, np.float32))

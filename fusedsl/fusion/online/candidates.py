@@ -89,14 +89,13 @@ def in_dependency_order(roots: Sequence[ScalarStore]) -> list[ScalarStore]:
     for r in roots:
         if r.kind == "temporary":
             stores.setdefault(r.index, []).append(r)
-    ordered: dict[ScalarStore, None] = {}
 
     def needs(r: ScalarStore) -> list[ScalarStore]:
         return [s for t in temporaries_read([r.value]) for s in stores.get(t, ()) if s is not r]
 
-    done: dict[ScalarStore, bool] = {}
+    ordered: dict[ScalarStore, None] = {}  # in post-order
     for r in roots:
-        resolve(done, r, needs, lambda r: ordered.setdefault(r) is None)
+        resolve(ordered, r, needs, lambda _: None)
     return list(ordered)
 
 

@@ -138,7 +138,7 @@ class AttentionFacts:
         return f"{pointer} + ({' + '.join(terms)}) * {size}" if terms else pointer
 
     def outer_coordinates(self) -> list[str]:
-        """Lines that split index `other` into coordinates on the outer axes."""
+        """Lines that split the index `outer` into coordinates on the outer axes."""
         lines, rest = [], "outer"
         for a in reversed(self.outer[1:]):
             lines += [f"q{a} = udiv({rest}, int32(n{a}))", f"c{a} = int32({rest} - q{a} * n{a})"]

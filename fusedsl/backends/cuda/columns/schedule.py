@@ -44,7 +44,7 @@ HELD_CLASSES = (1, 2, 4, 8, 16, 32, 64)
 def schedule_columns(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True
 ) -> ColumnSchedule:
-    """How a kernel with `kept` vectors runs. If a `resident` kernel does not fit, the schedule is not `resident`.
+    """The schedule of a column reduction: resident if its tiles fit registers and the kernel allows it, else looped.
 
     Unless `flexible`, lanes and levels are compiled.
     """

@@ -24,8 +24,8 @@ SPARE = 8  # registers by which the prediction is too high for phases in pieces,
 def schedule_cluster(row: RowProblem) -> ResidentRowSchedule | None:
     """A row in the registers of blocks that share their SMs with those of other rows; None where that is too little.
 
-    `schedule_resident`, above, asks for it if an SM would hold but one row; `tiled_schedule`, below, chooses a thread's
-    vectors. `schedule_rows` may replace it by persistent clusters.
+    `schedule_resident` (resident.py) asks for it if an SM would hold but one row; `tiled_schedule` (tile_shape.py)
+    chooses a thread's vectors. `schedule_rows` (choose.py) may replace it by persistent clusters.
 
     Measured on an H200, rows of 32768 … 262144: what an SM holds of all rows decides. With 128 KB it is at 1.00 … 0.95
     of the speed of a copy, with 96 KB at 0.99 … 0.90, with 64 KB at 0.83 … 0.62: below the speed of shared memory.

@@ -54,7 +54,7 @@ class Tile(VectorLayout):
         return emit
 
     def copy_async(self, name: str, threads: int, offset: int) -> Callable:
-        """`fetch(address, start, limit, place)`: begin to copy a tile to shared memory, `offset` bytes from `place` on.
+        """`copy_async(address, start, limit, place)`: copy a tile to shared memory, to `place` + `offset`; asynchronous.
 
         Vectors of the block's `threads` lie side by side; of more, those of one team, the same for all teams.
         Elements that do not exist become 0.
@@ -73,7 +73,7 @@ class Tile(VectorLayout):
         return emit
 
     def load_shared(self, name: str, threads: int, offset: int) -> Callable:
-        """`kept(place)`: the tile that `fetch` left there, as `load` gives it."""
+        """`load_shared(place)`: the tile that `copy_async` left there, as `load` gives it."""
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)
 
