@@ -54,7 +54,7 @@ class Tile(VectorLayout):
         return emit
 
     def copy_async(self, name: str, threads: int, offset: int) -> Callable:
-        """`copy_async(address, start, limit, place)`: copy a tile to shared memory, to `place` + `offset`; asynchronous.
+        """`copy_async(address, start, limit, place)`: start to copy a tile to `place` + `offset` in shared memory.
 
         Vectors of the block's `threads` lie side by side; of more, those of one team, the same for all teams.
         Elements that do not exist become 0.
