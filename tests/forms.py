@@ -94,7 +94,10 @@ FORMS: dict[str, tuple[int, list[str]]] = {
     ),
     "scans": (
         6,
-        [f"{name}({{x1}}, axis={{axis}})" for name in ("cumsum", "cumprod", "cummax", "cummin")]
+        [f"{name}({{x1}}, axis={{axis}})" for name in ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp")]
+        + ["cumsum({x1}, axis={axis}, exclusive={kd})", "cummax({x1}, axis={axis}, reverse={kd}, exclusive={kd})"]
+        + ["linear_scan({x1}, {same}, axis={axis})", "linear_scan(tanh({x1}), {same}, {axis}, initial={pc})"]
+        + ["linear_scan(sigmoid({x1}), {same}, axis={axis}, reverse={kd}, exclusive={kd})"]
         + ["cumsum({x})", "cumsum({x1}, axis={axis}, dtype={dt})", "cumsum({x1}[::-1], axis=0)[::-1]"]
         + ["diff({x1}, axis={axis})", "diff({x1}, n=2)", "diff({x1}, axis={axis}, prepend={c}, append={c})"],
     ),

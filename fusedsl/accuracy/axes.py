@@ -1,12 +1,12 @@
-"""Error bounds of reductions, scans and sorts."""
+"""Error bounds of reductions and sorts."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ..ir.graph import Node
-from ..ir.interp import RULES, accumulate
-from ..ir.types import DType, numpy_dtype
+from ..ir.interp import RULES
+from ..ir.types import DType
 from .ball import EPS, LARGEST, SMALLEST, Ball, bounded, corners, distance
 
 
@@ -19,7 +19,7 @@ def reduction(n: Node, value, bound, arguments, extents) -> Ball:
     if fold in ("sum", "prod") and n.type.dtype.kind == "f":  # in float64: sequential float32 sums are less exact
         total = np.asarray(getattr(np, fold)(value, axis=axes, keepdims=True))
         count = max(1, int(np.prod([value.shape[a] for a in axes])))
-        rule = _sum if fold == "sum" else _product
+        rule = _sum if fold == "sum" else product_bound
         passed = rule(value, bound, total, n.type.dtype.compute, count, lambda f, x: f.reduce(x, axes, keepdims=True))
         total, passed = bounded("add", (), total, passed, n.type.dtype.compute)
         return total, np.where(unknown, np.inf, passed)
@@ -48,7 +48,7 @@ def _sum(value, bound, total, compute: DType, count: int, reduce_along):
     return np.where(beyond, np.inf, np.where(np.isfinite(total), passed + rounding, 0.0))
 
 
-def _product(value, bound, total, compute: DType, count, reduce_along):
+def product_bound(value, bound, total, compute: DType, count, reduce_along):
     """Bound with each factor at the end of its bound; partial products may overflow or underflow in some order."""
     size = np.where(np.isfinite(value), np.abs(value), 1.0)
     ends = reduce_along(np.multiply, size + np.where(np.isfinite(bound), bound, 0))
@@ -75,35 +75,6 @@ def _may_be_best(fold: str, value, bound, axis: int):
                       -np.inf, np.where(np.isnan(signed), -np.inf, signed + bound))  # fmt: skip
     unsure = np.isinf(bound).any(axis=axis, keepdims=True)
     return unsure | ((np.max(others, axis=axis, keepdims=True) >= least) & (bound > 0).any(axis=axis, keepdims=True))
-
-
-def scan(n: Node, value, bound, arguments, extents) -> Ball:
-    """Bound of prefixes: a few hundred sequential additions, then those of whole tiles."""
-    fold, axis = n.attr
-    unknown = np.logical_or.accumulate(np.isinf(bound), axis=axis)
-    if n.type.dtype.kind != "f":
-        total = accumulate(fold, value, axis, numpy_dtype(n.type.dtype))
-        return total, np.where(unknown, np.inf, 0.0)
-    total, compute = accumulate(fold, value, axis), n.type.dtype.compute
-    if fold in ("max", "min"):
-        moved = distance(total, *(accumulate(fold, v, axis) for v in corners(value, bound)))
-        return total, np.where(unknown, np.inf, moved)
-    count = np.arange(1, value.shape[axis] + 1).reshape([-1 if a == axis else 1 for a in range(value.ndim)])
-    if fold == "sum":
-        passed = _prefix_sums(value, bound, total, compute, np.minimum(count, 256 + count // 1024), axis)
-    else:
-        passed = _product(value, bound, total, compute, count, lambda f, x: f.accumulate(x, axis=axis))
-    total, passed = bounded("add", (), total, passed, compute)
-    return total, np.where(unknown, np.inf, passed)
-
-
-def _prefix_sums(value, bound, total, compute: DType, serial, axis: int):
-    size = np.add.accumulate(np.abs(np.where(np.isfinite(value), value, 0)), axis=axis)
-    passed = np.add.accumulate(bound, axis=axis)
-    whole = np.logical_and.accumulate(np.isfinite(value) & (value == np.trunc(value)), axis=axis)
-    exact = (passed == 0) & whole & (size * EPS[compute.name] <= 1)
-    result = passed + np.where(exact, 0.0, 2 * serial * EPS[compute.name] * size)
-    return np.where(size + passed > LARGEST[compute.name], np.inf, np.where(np.isfinite(total), result, 0.0))
 
 
 def sort(n: Node, value, bound, arguments, extents) -> Ball:

@@ -18,12 +18,13 @@ from ..ir.dims import Symbol
 from ..ir.graph import Graph, Node
 from ..ir.interp import RULES, cast, extents_of
 from ..ir.ops import OPS
-from .axes import reduction, scan, sort
+from .axes import reduction, sort
 from .ball import Ball, any_unbounded, stored, wide
 from .elementwise import Roundings, operation
 from .products import contraction, regrouped
+from .scans import scan
 
-ALONG_AXES = {"reduce": reduction, "scan": scan, "sorted": sort}
+ALONG_AXES = {"reduce": reduction, "sorted": sort}
 
 
 def evaluate(graph: Graph, arguments: Sequence, roundings: Roundings | None = None) -> list[Ball]:
@@ -55,6 +56,8 @@ def of_node(
         return operation(n, args, roundings or {})
     if n.op in ALONG_AXES:
         return ALONG_AXES[n.op](n, *args[0], arguments, extents)
+    if n.op == "scan":
+        return scan(n, args)
     if n.op == "contract":
         return contraction(n, args, arguments, extents, roundings or {})
     values = [v for v, _ in args]

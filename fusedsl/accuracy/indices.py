@@ -122,8 +122,10 @@ class _Missing:
             case "sorted":
                 return self.any_along(n.args[0], (n.type.rank - 1,))
             case "scan":
-                line = self.b.cast(self.in_full_shape(n.args[0]), INT32)
-                return self.b.truth(node("scan", (line,), ("max", n.attr[1]), line.type))
+                fault = self._either(*(None if s is None else self.in_full_shape(a) for a, s in zip(n.args, sides)))
+                assert fault is not None
+                line = self.b.cast(fault, INT32)
+                return self.b.truth(node("scan", (line,), ("max", *n.attr[1:]), line.type))
             case "contract":
                 return self._of_products(n, sides)
             case "gather":

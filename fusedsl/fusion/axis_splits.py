@@ -131,7 +131,7 @@ def _operands(array_axis: ArrayAxis) -> list[ArrayAxis] | None:
         case "reduce":
             return [(n.args[0], axis)]
         case "scan":
-            return [(n.args[0], axis)] if n.attr[1] != axis else None
+            return [(a, axis) for a in n.args] if n.attr[1] != axis else None
         case "gather":
             axes = [k for k, (kind, array_axis) in enumerate(n.attr[1]) if kind == "axis" and array_axis == axis]
             aligned = [(a, axis - n.type.rank + a.type.rank) for a in n.args[1:]]
@@ -231,8 +231,8 @@ class _Split:
                 name, axes = n.attr
                 return node("reduce", (split(x, axis),), (name, tuple(map(moved, axes))), type)  # type: ignore[arg-type]
             case "scan":
-                name, along = n.attr
-                return node("scan", (split(x, axis),), (name, moved(along)), type)  # type: ignore[arg-type]
+                name, along, exclusive = n.attr
+                return node("scan", tuple(split(a, axis) for a in n.args), (name, moved(along), exclusive), type)
             case "gather":
                 return self._gather(n, axis, type, split)
             case "reshape":

@@ -16,7 +16,8 @@ from ..ir.compare import MOST_ELEMENTS, TooLarge
 from ..ir.dims import Dim, Extents, evaluate
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, value_of, walk
-from ..ir.interp import ACCUMULATE, basic_index, cast, stepped
+from ..ir.interp import basic_index, cast, stepped
+from ..ir.interp_scans import ACCUMULATE, empty, scan_states, shifted
 from ..ir.ops import OPS
 from ..ir.types import numpy_dtype
 from ..ir.verify import VerifyError
@@ -177,16 +178,23 @@ class ScalarEvaluator:
         (nothing,) = FOLDS[name].identity(n.type.dtype.compute)
         return self._over_axes(n, outer, UFUNCS[name].reduce(array, axis=along, dtype=wide, initial=value_of(nothing)))
 
+    def _pair(self, n: Node) -> AxisValue:
+        """The first value; scans read both themselves."""
+        return self.known[n.args[0]]
+
     def _scan(self, n: Node) -> AxisValue:
-        """Sums of float32 are rounded once, from float64, as in ir/interp.py."""
-        name, axis, backwards = n.attr
-        x = self.known[n.args[0]]
-        axes = self._ordered((*x.axes, axis))
-        array, k = self._over(x, axes), axes.index(axis)
-        array = np.flip(array, k) if backwards else array
-        prefixes = ACCUMULATE[name].accumulate(array, axis=k)
-        if name == "sum" and array.dtype == np.float32:
-            prefixes = np.where(np.isfinite(prefixes), np.add.accumulate(array, axis=k, dtype=np.float64), prefixes)
+        """A part of the states; sums of float32 are rounded once, from float64, as in ir/interp.py."""
+        name, axis, backwards, exclusive, part = n.attr
+        (x,) = n.args
+        values = [self.known[a] for a in (x.args if x.op == "pair" else n.args)]
+        axes = self._ordered((*(a for x in values for a in x.axes), axis))
+        arrays, k = [self._over(x, axes) for x in values], axes.index(axis)
+        arrays = [np.flip(x, k) for x in arrays] if backwards else arrays
+        prefixes = scan_states(name, arrays, k)[part]
+        if name == "sum" and prefixes.dtype == np.float32:
+            prefixes = np.where(np.isfinite(prefixes), np.add.accumulate(arrays[0], k, np.float64), prefixes)
+        if exclusive:
+            prefixes = shifted(prefixes, k, empty(name, prefixes.dtype, part))
         return self._over_axes(n, axes, np.flip(prefixes, k) if backwards else prefixes)
 
     def _sort(self, n: Node) -> AxisValue:
@@ -217,5 +225,6 @@ RULES: dict[str, Callable[[ScalarEvaluator, Node], AxisValue]] = {
     "scalar": ScalarEvaluator._scalar,
     "fold": ScalarEvaluator._fold,
     "scan": ScalarEvaluator._scan,
+    "pair": ScalarEvaluator._pair,
     "sorted": ScalarEvaluator._sort,
 }

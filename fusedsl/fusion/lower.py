@@ -263,7 +263,7 @@ class _Lowering:
             if known is not None:
                 return known
         if n.op == "scan":
-            return scan(n, at, args[0])
+            return scan(n, at, args)
         if n.op == "sorted":
             return sorted_element(n, at, args[0])
         return node(n.op, args, n.attr, Type(n.type.dtype))

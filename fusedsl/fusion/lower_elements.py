@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.dims import Dim, expression
-from ..ir.folds import FOLDS, scalar
+from ..ir.folds import FOLDS, SCANS, Fold, State, scalar
 from ..ir.graph import Node, Type, constant, is_literal, node
 from ..ir.types import INT64
 from .concat_pieces import Pieces
@@ -91,12 +91,14 @@ def fold(n: Node, columns: tuple[Axis, ...], x: Node) -> Node:
     return node("fold", (x,), (name, columns), Type(n.type.dtype))
 
 
-def scan(n: Node, at: Coordinates, x: Node) -> Node:
-    """Inclusive prefix along an axis; the suffix if the axis runs backwards."""
-    name, k = n.attr
+def scan(n: Node, at: Coordinates, args: tuple[Node, ...]) -> Node:
+    """Prefix along an axis; the suffix if the axis runs backwards."""
+    name, k, exclusive = n.attr
     extent, c = n.type.shape[k], at[k]
+    fold, nothing = SCANS[name], SCANS[name].identity(args[0].type.dtype)
     if extent == 1:
-        return x
+        state = nothing if exclusive else fold.lift(*args)
+        return _result(fold, state if exclusive or len(args) == 1 else fold.merge(nothing, state))
     last = expression("-", extent, 1)
     if isinstance(c, ComputedIndex):
         raise NeedsMemory(n)
@@ -104,7 +106,13 @@ def scan(n: Node, at: Coordinates, x: Node) -> Node:
     covers_axis = c.axis is not None and c.axis.extent == extent
     if c.axis is None or not (forward or ((c.start, c.step) == (last, -1) and covers_axis)) or depends_on_axis(at, k):
         raise NeedsMemory(n)
-    return node("scan", (x,), (name, c.axis, not forward), Type(n.type.dtype))
+    x = args[0] if len(args) == 1 else node("pair", args, None, Type(args[0].type.dtype))
+    attr = (name, c.axis, not forward, exclusive)
+    return _result(fold, tuple(node("scan", (x,), (*attr, k), Type(n.type.dtype)) for k in range(len(nothing))))
+
+
+def _result(fold: Fold, state: State) -> Node:
+    return fold.value(state) if fold.value else state[fold.finish]
 
 
 def sorted_coordinates(n: Node, at: Coordinates) -> Coordinates:

@@ -8,6 +8,7 @@ from math import prod
 
 from ..ir.contraction import Subscripts
 from ..ir.dims import Symbol, evaluate
+from ..ir.folds import SCAN_NAMES
 from ..ir.gathers import GUARDED
 from ..ir.graph import Graph, Node, users_of, value_of
 from ..ir.op_cost import ordering
@@ -120,7 +121,7 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedK
         _size(a, extents) if most is None else min(_count(a, extents), most) * a.type.dtype.itemsize for a in operands
     )
     cost = OPS[n.op].cost if n.op in OPS else 1
-    name = n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op
+    name = n.attr[0] if n.op == "reduce" else SCAN_NAMES[n.attr[0]] if n.op == "scan" else n.op
     kernel = UnfusedKernel(n, name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
     return replace(kernel, sides=_sides(n, extents), factors=n.args[0].type.dtype) if n.op == "contract" else kernel
 

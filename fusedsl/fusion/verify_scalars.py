@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..ir.dims import Dim, evaluate
-from ..ir.folds import FOLDS
+from ..ir.folds import FOLDS, SCANS
 from ..ir.graph import Node
 from ..ir.ops import OPS
 from ..ir.types import BOOL, INT32, INT64
@@ -14,7 +14,6 @@ from .coordinates import Axis, ComputedIndex, Coordinate
 from .scalar_program import ArraySource
 from .verify_arrays import Arrays
 
-SCANS = ("sum", "prod", "max", "min")
 RESULTS_OF_CONDITIONS = ("compare", "logical", "test", "float_test")  # rules of operations whose results are bools
 READS = ("load", "fetch", "pointer", "stride")
 
@@ -129,9 +128,15 @@ def _fold(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]
 
 
 def _scan(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
-    name, axis, _ = n.attr
+    name, axis, _, _, part = n.attr
     require(name in SCANS, "a scan is known", n)
+    require(n.args[0].op != "pair" or name == "linear", "a pair is scanned by a recurrence", n)
+    require(part < len(SCANS[name].identity(n.type.dtype.compute)), "a scan has this part of its state", n)
     _is_axis(axis, arrays, n)
+
+
+def _pair(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
+    require(len(n.args) == 2 and n.args[0].type == n.args[1].type == n.type, "a pair has two values of one type", n)
 
 
 def _sort(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
@@ -164,6 +169,7 @@ RULES = {
     "position": _position,
     "fold": _fold,
     "scan": _scan,
+    "pair": _pair,
     "sort": _sort,
     "sorted": _sorted,
 }

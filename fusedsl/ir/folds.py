@@ -1,4 +1,4 @@
-"""Every reduction as a fold: identity, lift, merge and finish, each a few scalar nodes.
+"""Every reduction and every scan as a fold: identity, lift, merge and finish, each a few scalar nodes.
 
 One definition serves lanes, warps, blocks and split kernels.
 """
@@ -20,11 +20,12 @@ class Fold:
 
     name: str
     identity: Callable[[DType], State]
-    lift: Callable[[Node, Node | None], State]
+    lift: Callable[..., State]  # of the value of an element and its index; scans: of all values of an element
     merge: Callable[[State, State], State]
     finish: int = 0  # the index of the result in the state
     positional: bool = False  # lift reads the index along the folded axes
     follow: Callable[[State, State], State] | None = None  # a cheaper merge, if all elements of the second come later
+    value: Callable[[State], Node] | None = None  # the result, if it is computed from the state
 
 
 def scalar(op: str, *args: Node, dtype: DType | None = None) -> Node:
@@ -54,7 +55,7 @@ def _bound(d: DType, sign: int) -> bool | int | float:
 
 def _single(name: str, identity: Callable[[DType], Node], op: str) -> Fold:
     """A fold whose state is one value, merged by an operation of the table."""
-    return Fold(name, lambda d: (identity(d),), lambda x, p: (x,), lambda a, b: (scalar(op, a[0], b[0]),))
+    return Fold(name, lambda d: (identity(d),), lambda x, p=None: (x,), lambda a, b: (scalar(op, a[0], b[0]),))
 
 
 def _arg(name: str, worst: Callable[[DType], Node], better: str) -> Fold:
@@ -112,3 +113,38 @@ FOLDS: dict[str, Fold] = {
         _arg("argmin", highest, "less"),
     )
 }
+
+
+def _linear_merge(a: State, b: State) -> State:
+    """First h -> a h + b, then another: one map of that form."""
+    (a_scale, a_shift), (b_scale, b_shift) = a, b
+    return scalar("multiply", a_scale, b_scale), scalar("add", scalar("multiply", b_scale, a_shift), b_shift)
+
+
+def _logsumexp_merge(a: State, b: State) -> State:
+    """Sums of e^(x - m), each with its maximum m: the smaller maximum's sum is scaled. Equal infinities scale by 1."""
+    (m, s), (other, t) = a, b
+    largest = scalar("maximum", m, other)
+    scale = scalar("exp", scalar("subtract", scalar("minimum", m, other), largest))
+    scale = pick(scalar("equal", m, other, dtype=BOOL), constant(1, m.type.dtype), scale)
+    first = scalar("add", s, scalar("multiply", t, scale))
+    second = scalar("add", t, scalar("multiply", s, scale))
+    return largest, pick(scalar("greater_equal", m, other, dtype=BOOL), first, second)
+
+
+# Folds of scans. h[t] = a[t] h[t-1] + b[t] merges maps h -> a h + b (Blelloch 1990).
+SCANS: dict[str, Fold] = {name: FOLDS[name] for name in ("sum", "prod", "max", "min")} | {
+    f.name: f
+    for f in (
+        Fold("linear", lambda d: (constant(1, d), constant(0, d)), lambda a, b: (a, b), _linear_merge, finish=1),
+        Fold(
+            "logsumexp",
+            lambda d: (lowest(d), constant(0, d)),
+            lambda x: (x, constant(1, x.type.dtype)),
+            _logsumexp_merge,
+            value=lambda state: scalar("add", state[0], scalar("log", state[1])),
+        ),
+    )
+}
+SCAN_NAMES = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin", "linear": "linear_scan",
+              "logsumexp": "logcumsumexp"}  # fmt: skip

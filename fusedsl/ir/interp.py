@@ -15,6 +15,7 @@ from .dims import Extents, Symbol, evaluate
 from .folds import highest, lowest
 from .gathers import COUNTING_BACK
 from .graph import Graph, Node, value_of, walk
+from .interp_scans import ordered_zeros, scan
 from .ops import OPS
 from .types import BOOL, DType, fits, numpy_dtype
 
@@ -196,34 +197,13 @@ def _reduce(n, args, arguments, extents):
     if fold in ("sum", "prod"):
         return getattr(np, fold)(x, axis=axes, keepdims=True, dtype=numpy_dtype(n.type.dtype.compute))
     result = getattr(np, fold)(x, axis=axes, keepdims=True)
-    return _ordered_zeros(fold, x, result, lambda holds: holds.any(axis=axes, keepdims=True))
-
-
-def _ordered_zeros(fold: str, x: np.ndarray, result: np.ndarray, some: Callable) -> np.ndarray:
-    """Extremes with -0.0 less than 0.0; NumPy's result depends on the processor."""
-    if fold not in ("max", "min") or x.dtype.kind != "f":
-        return result
-    zero, negative = np.zeros_like(result), np.signbit(x)
-    positive = some((x == 0) & ~negative) if fold == "max" else ~some((x == 0) & negative)
-    return np.where(result == 0, np.where(positive, zero, -zero), result)
-
-
-ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
-
-
-def accumulate(fold: str, x: np.ndarray, axis: int, dtype: np.dtype | None = None) -> np.ndarray:
-    """The prefixes of a fold along an axis."""
-    prefixes = ACCUMULATE[fold].accumulate(x, axis=axis, dtype=dtype)
-    return _ordered_zeros(fold, x, prefixes, lambda holds: np.logical_or.accumulate(holds, axis=axis))
+    return ordered_zeros(fold, x, result, lambda holds: holds.any(axis=axes, keepdims=True))
 
 
 def _scan(n, args, arguments, extents):
-    """Prefixes; float32 sums are rounded once, from float64, because sequential sums drift over long rows."""
-    fold, axis = n.attr
-    prefixes = accumulate(fold, args[0], axis, numpy_dtype(n.type.dtype.compute))
-    if fold != "sum" or prefixes.dtype != np.float32:
-        return prefixes
-    return np.where(np.isfinite(prefixes), np.add.accumulate(args[0], axis=axis, dtype=np.float64), prefixes)
+    """Prefixes, inclusive or exclusive."""
+    fold, axis, exclusive = n.attr
+    return scan(fold, args, axis, exclusive, numpy_dtype(n.type.dtype.compute))
 
 
 def _sort(n, args, arguments, extents):

@@ -82,7 +82,7 @@ def _reduce(n: Node, args: Sequence[Origins]) -> Origins:
 
 
 def _scan(n: Node, args: Sequence[Origins]) -> Origins:
-    return args[0]
+    return tuple(frozenset().union(*origins) for origins in zip(*args))
 
 
 def _sort(n: Node, args: Sequence[Origins]) -> Origins:

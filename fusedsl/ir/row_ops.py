@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..errors import ArgumentError, ShapeError
-from . import shapes
+from . import index_keys, shapes
 from .builder import GraphBuilder
 from .checks import explain
 from .dims import Dim
@@ -12,7 +14,18 @@ from .ops import reduced_dtype
 from .types import INT64
 
 
-def scan(b: GraphBuilder, fold: str, x: Node, axis: int | None) -> Node:
+@dataclass(frozen=True)
+class Direction:
+    """How a scan runs: from the end of its axis, and without each element itself."""
+
+    reverse: bool = False
+    exclusive: bool = False
+
+
+FORWARD = Direction()
+
+
+def scan(b: GraphBuilder, fold: str, x: Node, axis: int | None, direction: Direction = FORWARD) -> Node:
     """The fold of all elements up to each one along an axis; None for the flattened array, as in NumPy."""
     if axis is None or x.type.rank == 0:
         x, axis = shapes.reshape(b, x, (-1,)), 0
@@ -20,8 +33,45 @@ def scan(b: GraphBuilder, fold: str, x: Node, axis: int | None) -> Node:
     result = reduced_dtype(fold, x.type.dtype)
     if not x.type.weak:
         x = b.convert(x, result)
-    prefixes = node("scan", (x,), (fold, axis), Type(result, x.type.shape, x.type.weak))
-    return b.cast(prefixes, result) if b.rounding == "op" and result.compute is not result else prefixes
+    return _scanned(b, fold, (x,), axis, direction)
+
+
+def _scanned(b: GraphBuilder, fold: str, args: tuple[Node, ...], axis: int, direction: Direction) -> Node:
+    """The prefixes of operands of one type; a reverse scan is that of the flipped operands, flipped."""
+    if direction.reverse:
+        args = tuple(_flipped(b, x, axis) for x in args)
+    type = args[0].type
+    prefixes = node("scan", args, (fold, axis, direction.exclusive), type)
+    if b.rounding == "op" and type.dtype.compute is not type.dtype:
+        prefixes = b.cast(prefixes, type.dtype)
+    return _flipped(b, prefixes, axis) if direction.reverse else prefixes
+
+
+def _flipped(b: GraphBuilder, x: Node, axis: int) -> Node:
+    return index_keys.index(b, x, (*[slice(None)] * axis, slice(None, None, -1)))
+
+
+def linear_scan(
+    b: GraphBuilder, scale: Node, shift: Node, axis: int | None, initial: Node | None, direction: Direction
+) -> Node:
+    """h[t] = scale[t] h[t-1] + shift[t] along an axis, from h[-1] = `initial`; integers are widened as in sums."""
+    dtype = reduced_dtype("sum", b.computed("multiply", scale, shift))
+    both = Check("equal", (), "linear_scan", (scale.type, shift.type), site=b.site)
+    shape = b.broadcast([scale.type.shape, shift.type.shape], both)
+    a, c = (shapes.broadcast_to(b, b.convert(x, dtype), shape) for x in (scale, shift))
+    if axis is None:
+        a, c, axis = shapes.reshape(b, a, (-1,)), shapes.reshape(b, c, (-1,)), 0
+    axis = shapes.normalize_axis(b, a, axis)
+    if initial is None:
+        return _scanned(b, "linear", (a, c), axis, direction)
+    start = shapes.expand_dims(b, initial, [axis]) if initial.type.rank else initial
+    start = b.convert(start, dtype)
+    position = shapes.iota_along(b, a, axis)
+    end = b.elementwise("subtract", b.extent(a.type.shape[axis]), b.literal(1)) if direction.reverse else b.literal(0)
+    first = b.elementwise("equal", position, end)
+    c = b.elementwise("where", first, b.elementwise("add", b.elementwise("multiply", a, start), c), c)
+    states = _scanned(b, "linear", (a, shapes.broadcast_to(b, c, a.type.shape)), axis, direction)
+    return b.elementwise("where", first, start, states) if direction.exclusive else states
 
 
 def sort_nodes(b: GraphBuilder, x: Node, descending: bool, k: Dim | None = None) -> tuple[Node, Node]:

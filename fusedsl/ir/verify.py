@@ -37,7 +37,7 @@ def verify(graph: Graph) -> None:
         elif n.op == "reduce":
             _verify_reduce(n)
         elif n.op == "scan":
-            assert n.type.shape == n.args[0].type.shape, f"a scan keeps its shape: {n!r}"
+            assert all(a.type.shape == n.type.shape for a in n.args), f"a scan keeps its shape: {n!r}"
         elif n.op == "sorted":
             assert n.type.shape[:-1] == n.args[0].type.shape[:-1], f"ranking keeps the rows: {n!r}"
         elif n.op == "gather":

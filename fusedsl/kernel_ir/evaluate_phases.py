@@ -42,7 +42,7 @@ def work(run: KernelRun, phase: Phase) -> None:
     run.body(phase.element)
     for step in phase.scans:
         for scan in step.scans:
-            run.known |= _named(scan, [_scanned(run, scan)])
+            run.known |= _named(scan, _scanned(run, scan))
         run.body(step.element)
     if phase.sort is not None:
         _order(run, phase.sort)
@@ -59,16 +59,20 @@ def finish_row(run: KernelRun, phase: Phase) -> None:
         run.store(store)
 
 
-def _scanned(run: KernelRun, use: ScanUse) -> np.ndarray:
-    """Inclusive prefixes along the only column axis."""
+def _scanned(run: KernelRun, use: ScanUse) -> list[np.ndarray]:
+    """States of the prefixes along the only column axis."""
     (axis,) = run.columns
-    x = np.moveaxis(run.over(run.known[use.inputs[0].name], (axis,)), axis, 0)
-    places = range(len(x))[:: -1 if use.reverse else 1]
-    prefixes, state = np.empty_like(x), None
+    states = np.broadcast_arrays(*(run.over(run.known[v.name], (axis,)) for v in use.inputs))
+    lines = [np.moveaxis(x, axis, 0) for x in states]
+    places = range(len(lines[0]))[:: -1 if use.reverse else 1]
+    prefixes, state = [np.empty_like(x) for x in lines], run.identity(use)
+    state = [np.broadcast_to(np.moveaxis(x, axis, 0)[0], line.shape[1:]) for x, line in zip(state, lines)]
     for k in places:
-        state = x[k] if state is None else run.merged(use, [state], [x[k]])[0]
-        prefixes[k] = state
-    return np.moveaxis(prefixes, 0, axis)
+        following = run.merged(use, state, [x[k] for x in lines])
+        for prefix, part in zip(prefixes, state if use.exclusive else following):
+            prefix[k] = part
+        state = following
+    return [np.moveaxis(prefix, 0, axis) for prefix in prefixes]
 
 
 def _order(run: KernelRun, sort: Sort) -> None:

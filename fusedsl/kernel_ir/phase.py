@@ -63,9 +63,10 @@ class MatrixProduct:
 
 @dataclass(frozen=True)
 class ScanUse(Reduction):
-    """Inclusive scan along the only column axis: `accumulators` are element values, the prefix at each element."""
+    """Scan along the only column axis: `accumulators` are element values, the prefix's state at each element."""
 
     reverse: bool = False  # suffixes: the row is scanned from its end
+    exclusive: bool = False  # the prefix is that before the element
 
 
 @dataclass(frozen=True)

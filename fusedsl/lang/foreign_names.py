@@ -84,9 +84,6 @@ EQUIVALENTS = {
     # reductions and scans
     "var_mean": "var(x, ddof=1), mean(x)",
     "std_mean": "std(x, ddof=1), mean(x)",
-    "logcumsumexp": (
-        "m = max(x, axis=-1, keepdims=True); m + log(cumsum(exp(x - m), axis=-1))  # rows that span less than 700"
-    ),
     "isin": "any(x[..., None] == edges, axis=-1)",
     "gradient": "concat([x[1:2] - x[:1], (x[2:] - x[:-2]) / 2, x[-1:] - x[-2:-1]])",
     "ediff1d": "diff(reshape(x, -1))",

@@ -15,38 +15,42 @@ from .functions import function
 MOST_DIFFERENCES = 1024
 
 
-def _scan(b: GraphBuilder, fold: str, x: Node, axis: int | None, dtype: DType | None) -> Node:
+def _scan(
+    b: GraphBuilder, fold: str, x: Node, axis: int | None, dtype: DType | None, direction: row_ops.Direction
+) -> Node:
     """A sum or product scan in `dtype`, or in the dtype that reductions accumulate in."""
     if dtype is not None and x.type.dtype is not dtype:
         x = b.cast(x, dtype)
-    scanned = row_ops.scan(b, fold, x, axis)
+    scanned = row_ops.scan(b, fold, x, axis, direction)
     return scanned if dtype is None else b.cast(scanned, dtype)
 
 
-@function(axis="axis")
-def cumsum(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
-    """The sum of each element and those before it."""
-    return _scan(b, "sum", x, axis, dtype)
+@function(axis="axis", reverse="flag", exclusive="flag")
+def cumsum(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
+           reverse: bool = False, exclusive: bool = False):  # fmt: skip
+    """The sum of each element and those before it (`reverse`: after it); `exclusive` leaves the element out."""
+    return _scan(b, "sum", x, axis, dtype, row_ops.Direction(reverse, exclusive))
 
 
-@function(axis="axis")
-def cumprod(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
-    """The product of each element and those before it."""
-    return _scan(b, "prod", x, axis, dtype)
+@function(axis="axis", reverse="flag", exclusive="flag")
+def cumprod(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
+            reverse: bool = False, exclusive: bool = False):  # fmt: skip
+    """The product of each element and those before it (`reverse`: after it); `exclusive` leaves the element out."""
+    return _scan(b, "prod", x, axis, dtype, row_ops.Direction(reverse, exclusive))
 
 
 @function(axis="axis", include_initial="flag")
 def cumulative_sum(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
                    include_initial: bool = False):  # fmt: skip
     """cumsum; with `include_initial` a 0 comes first."""
-    return _with_initial(b, _scan(b, "sum", x, axis, dtype), axis, 0 if include_initial else None)
+    return _with_initial(b, _scan(b, "sum", x, axis, dtype, row_ops.FORWARD), axis, 0 if include_initial else None)
 
 
 @function(axis="axis", include_initial="flag")
 def cumulative_prod(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
                     include_initial: bool = False):  # fmt: skip
     """cumprod; with `include_initial` a 1 comes first."""
-    return _with_initial(b, _scan(b, "prod", x, axis, dtype), axis, 1 if include_initial else None)
+    return _with_initial(b, _scan(b, "prod", x, axis, dtype, row_ops.FORWARD), axis, 1 if include_initial else None)
 
 
 def _with_initial(b: GraphBuilder, scanned: Node, axis: int | None, first: int | None) -> Node:
@@ -57,16 +61,43 @@ def _with_initial(b: GraphBuilder, scanned: Node, axis: int | None, first: int |
     return joins.pad(b, scanned, a, joins.Padding(1, 0, "constant", b.literal(first)))
 
 
-@function(axis="axis")
-def cummax(b: GraphBuilder, x: Node, axis: int | None = None):
-    """The largest of each element and those before it."""
-    return row_ops.scan(b, "max", x, axis)
+@function(axis="axis", reverse="flag", exclusive="flag")
+def cummax(b: GraphBuilder, x: Node, axis: int | None = None, *, reverse: bool = False, exclusive: bool = False):
+    """The largest of each element and those before it (`reverse`: after it); `exclusive` leaves the element out.
+
+    Where nothing is left the result is the lowest number.
+    """
+    return row_ops.scan(b, "max", x, axis, row_ops.Direction(reverse, exclusive))
 
 
-@function(axis="axis")
-def cummin(b: GraphBuilder, x: Node, axis: int | None = None):
-    """The smallest of each element and those before it."""
-    return row_ops.scan(b, "min", x, axis)
+@function(axis="axis", reverse="flag", exclusive="flag")
+def cummin(b: GraphBuilder, x: Node, axis: int | None = None, *, reverse: bool = False, exclusive: bool = False):
+    """The smallest of each element and those before it (`reverse`: after it); `exclusive` leaves the element out.
+
+    Where nothing is left the result is the highest number.
+    """
+    return row_ops.scan(b, "min", x, axis, row_ops.Direction(reverse, exclusive))
+
+
+@function(axis="axis", reverse="flag", exclusive="flag")
+def logcumsumexp(b: GraphBuilder, x: Node, axis: int | None = None, *, reverse: bool = False, exclusive: bool = False):
+    """log(cumsum(exp(x))) without overflow; `reverse` runs from the end, and `exclusive` leaves the element out."""
+    x = b.convert(x, b.computed("exp", x))
+    return row_ops.scan(b, "logsumexp", x, axis, row_ops.Direction(reverse, exclusive))
+
+
+@function(a="array", b="array", axis="plain axis", initial="array | None", reverse="flag", exclusive="flag")
+def linear_scan(builder: GraphBuilder, a: Node, b: Node, axis: int | None = -1, *, initial: Node | None = None,
+                reverse: bool = False, exclusive: bool = False):  # fmt: skip
+    """The recurrence h[t] = a[t] h[t-1] + b[t], from h[-1] = `initial`, or 0: moving averages, gates.
+
+    It is a scan of the maps h -> a h + b: products of neighbouring a that overflow give inf or NaN. `reverse` runs
+    from the end; `exclusive` gives h[t-1] for each t.
+    """
+    try:
+        return row_ops.linear_scan(builder, a, b, axis, initial, row_ops.Direction(reverse, exclusive))
+    except ShapeError as error:
+        raise (fail(error, 2) if error.code == "shape.axis" else error) from None
 
 
 @function(n="int", axis="int", prepend="array | None", append="array | None")

@@ -19,7 +19,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
         "tensorinv tensorsolve roots polyfit",
     ),
     (
-        "recurrences run outside, but for cumsum, cumprod, cummax and cummin",
+        "recurrences run outside, but for linear_scan, h[t] = a[t] h[t-1] + b[t], and cumsum, cumprod, cummax, cummin",
         "scan associative_scan fori_loop while_loop cond ema ewm ewma lfilter sosfilt filtfilt rnn lstm gru",
     ),
     (

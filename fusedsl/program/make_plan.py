@@ -20,6 +20,7 @@ from ..fusion.register_budget import FEWEST
 from ..fusion.shared_planning import planned_once
 from ..hardware import Hardware
 from ..ir.dims import Dim, Symbol
+from ..ir.folds import SCAN_NAMES
 from ..ir.graph import Graph, Node, Parameter, Type, walk
 from ..ir.ops import OPS
 from ..ir.printer import show
@@ -238,7 +239,7 @@ def _kernel_name(group: FusionGroup, k: int) -> str:
     roots = group.values
     if group.folds and not group.attention and _multiplies(group):
         return f"matmul_{k}"
-    folds = [f.attr[0] for f in group.folds] + [f"cum{s.attr[0]}" for s in group.scans]
+    folds = [f.attr[0] for f in group.folds] + [SCAN_NAMES[s.attr[0]] for s in group.scans]
     folds = list(dict.fromkeys(folds + ["order" for _ in group.sorted]))
     plain = [n.op for n in walk(roots, group.imports) if n.op in OPS]
     special = [op for op in plain if OPS[op].special and op != "divide"]

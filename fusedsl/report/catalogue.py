@@ -26,8 +26,8 @@ FAMILIES = {
         "nanpercentile trace cross_entropy"
     ),
     "Scans, rows and order": (
-        "cumsum cumprod cumulative_sum cumulative_prod cummax cummin nancumsum nancumprod diff softmax "
-        "log_softmax layer_norm rms_norm group_norm topk sort argsort trapezoid"
+        "cumsum cumprod cumulative_sum cumulative_prod cummax cummin logcumsumexp linear_scan nancumsum nancumprod "
+        "diff softmax log_softmax layer_norm rms_norm group_norm topk sort argsort trapezoid"
     ),
     "Shapes": (
         "reshape transpose matrix_transpose swapaxes expand_dims squeeze broadcast_to concat stack flip roll repeat "
@@ -61,7 +61,7 @@ EXAMPLES = {
     **{name: f"{name}(p)" for name in _names("sqrt rsqrt log log2 log10 log1p arcsin arccos lgamma")},
     **{name: f"{name}(x, axis=-1)" for name in _names(
         "sum prod var std max min argmax argmin cumsum cumprod cummax cummin cumulative_sum cumulative_prod logsumexp "
-        "norm softmax log_softmax")},
+        "logcumsumexp norm softmax log_softmax")},
     **{name: f"{name}(i, j)" for name in ("fmod", "divmod")},
     "arccosh": "arccosh(p + 1)", "arctanh": "arctanh(p - 0.5)", "round": "round(v / 3, decimals=2)",
     "clip": "clip(v, -1, 1)", "where": "where(v > 0, v, w)", "isnan": "isnan(v / 0 - inf)", "isinf": "isinf(v / 0)",
@@ -91,7 +91,7 @@ EXAMPLES = {
     "nanstd": "nanstd(sqrt(x), axis=-1)", "nanmax": "nanmax(sqrt(x), axis=-1)", "nanmin": "nanmin(sqrt(x), axis=-1)",
     "nanprod": "nanprod(sqrt(x), axis=-1)", "nanargmax": "nanargmax(sqrt(x), axis=-1)",
     "nanargmin": "nanargmin(sqrt(x), axis=-1)", "nancumsum": "nancumsum(sqrt(x), axis=-1)",
-    "nancumprod": "nancumprod(sqrt(x), axis=-1)", "median": "median(x, axis=-1)",
+    "nancumprod": "nancumprod(sqrt(x), axis=-1)", "linear_scan": "linear_scan(p, x)", "median": "median(x, axis=-1)",
     "quantile": "quantile(x, 0.25, axis=-1)", "percentile": "percentile(x, [25, 75])",
     "nanmedian": "nanmedian(sqrt(x), axis=-1)",
     "nanquantile": "nanquantile(sqrt(x), 0.75, axis=-1)", "nanpercentile": "nanpercentile(sqrt(x), 75)",
@@ -119,8 +119,9 @@ ELSEWHERE = {
     "rsqrt": "1 / numpy.sqrt(x)", "lgamma": "scipy.special.gammaln", "lerp": "torch.lerp", "fma": "math.fma",
     "attention": "torch.nn.functional.scaled_dot_product_attention", "norm": "numpy.linalg.norm", "topk": "torch.topk",
     "cummax": "numpy.maximum.accumulate", "cummin": "numpy.minimum.accumulate",
-    "iota": "numpy.indices(x.shape)[axis]", "bfloat16": "ml_dtypes.bfloat16", "sigmoid": "scipy.special.expit",
+    "logcumsumexp": "torch.logcumsumexp", "iota": "numpy.indices(x.shape)[axis]", "bfloat16": "ml_dtypes.bfloat16",
+    "sigmoid": "scipy.special.expit",
     "float8_e4m3fn": "ml_dtypes.float8_e4m3fn", "float8_e5m2": "ml_dtypes.float8_e5m2",
-    **dict.fromkeys(("uniform", "normal", "quantize", "dequantize", "unpack", "as_float", "given", "summand"), ""),
+    **dict.fromkeys(_names("linear_scan uniform normal quantize dequantize unpack as_float given summand"), ""),
     "grad": "torch.autograd.grad", "vjp": "torch.func.vjp", "jvp": "torch.func.jvp", "stop_gradient": "torch.detach",
 }  # fmt: skip

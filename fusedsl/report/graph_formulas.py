@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.contraction import Subscripts
+from ..ir.folds import SCAN_NAMES
 from ..ir.graph import Node
 from ..ir.ops import OPS
 from ..ir.printer import show_literal
 
-SCANS = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin"}
 DEEP = 3  # nesting depth of a formula
 
 
@@ -33,7 +33,7 @@ def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
     if n.op == "cast":
         return f"{n.type.dtype}({parts[0]})"
     if n.op == "scan":
-        return f"{SCANS[n.attr[0]]}({parts[0]})"
+        return f"{SCAN_NAMES[n.attr[0]]}({', '.join(parts)})"
     if n.op == "sorted":
         return f"{'sort' if n.attr[0] == 'values' else 'argsort'}({parts[0]})"
     if n.op == "reduce":

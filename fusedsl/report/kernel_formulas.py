@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ..ir.dims import Dim, evaluate
+from ..ir.folds import SCAN_NAMES
 from ..kernel_ir.attention import AttentionBody
 from ..kernel_ir.phase import Body, Phase, Value
 from ..kernel_ir.plan import ArrayUse, IterationIndex, KernelPlan
@@ -46,7 +47,8 @@ def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]
         ]
     for use in phase.scan_uses:
         members.append(
-            f"{names.fold(use.accumulators[0].name, f'cum{use.name}')} of {formulas.text(use.inputs[0].name)}"
+            f"{names.fold(use.accumulators[0].name, SCAN_NAMES[use.name])} of "
+            f"{', '.join(formulas.text(v.name) for v in use.inputs)}"
         )
     if phase.sort:
         members.append(f"order of {formulas.text(phase.sort.key.name)}")
@@ -159,7 +161,7 @@ class _Names:
                 if len(f.accumulators) == 1:
                     self._name(f.accumulators[0].name, f.name)
             for use in phase.scan_uses:
-                self._name(use.accumulators[0].name, f"cum{use.name}")
+                self._name(use.accumulators[0].name, SCAN_NAMES[use.name])
 
     def _follow(self, tile: Value, state: Value) -> None:
         """The state over all tiles has the name of a tile's state."""

@@ -53,17 +53,32 @@ CUT = [
 ]
 
 
+RECURRENCES = [
+    "linear_scan(a, x)",
+    "linear_scan(a, x, axis=0, initial=x[1], reverse=True, exclusive=True) + x",
+    "linear_scan(0.9, x * m, exclusive=True), linear_scan(a[0], x)",
+    "linear_scan(sigmoid(cumsum(x, 1)), tanh(x), initial=3) * a",
+    "logcumsumexp(x, 1)",
+    "logcumsumexp(100 * x, 0, reverse=True), logcumsumexp(x, 1, exclusive=True)",
+    "cumsum(x, 1, exclusive=True), cummax(x, 1, exclusive=True) + cumsum(x, 1)",
+    "cumprod(x / 2, 0, exclusive=True), cummin(x, 0, exclusive=True, reverse=True)",
+    "cumsum(m, 1, exclusive=True, reverse=True), linear_scan(m, m)",
+    "linear_scan(broadcast_to(a[:, :1], shape(x)), x, axis=1)",
+]
+
+
 def arrays(rows: int, columns: int, dtype: str = "float32") -> dict:
     x = RANDOM.standard_normal((rows, columns)) * 2
     return {
         "x": x.astype(dtype) if np.dtype(dtype).kind == "f" else RANDOM.integers(-3, 4, x.shape).astype(dtype),
         "m": RANDOM.random((rows, columns)) > 0.4,
+        "a": RANDOM.uniform(-1, 1, (rows, columns)).astype(np.float32),
         "c": RANDOM.standard_normal((3, rows + 1, 5)).astype(np.float32),
     }
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("text", (*ALONG, *ACROSS, *CUT))
+@pytest.mark.parametrize("text", (*ALONG, *ACROSS, *CUT, *RECURRENCES))
 def test_scans_agree_with_the_interpreter(text, target):
     check(text, arrays(13, 37), target)
 

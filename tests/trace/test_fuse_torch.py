@@ -282,6 +282,7 @@ torch.cumsum(x, dim=1, dtype=torch.float64)
 x.cumsum(-1)
 torch.cumprod(x, 1)
 torch.cummax(x, 1).values
+torch.logcumsumexp(x, 1)
 torch.cummin(x, 0)[0]
 torch.diff(x)
 torch.sort(x)

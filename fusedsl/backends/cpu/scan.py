@@ -108,8 +108,8 @@ def to_log_steps(use: ScanUse) -> list[str]:
 
 
 def from_log_steps(use: ScanUse) -> list[str]:
-    """The inclusive prefix of an element, after the scan of its block."""
-    block = reduce.get_state(use, "scan", f"lane + {reduce.LANES}")
+    """The prefix of an element, after the scan of its block."""
+    block = reduce.get_state(use, "scan", f"lane + {reduce.LANES - use.exclusive}")
     return reduce.merge(use, reduce.part_names(use, "base"), block, reduce.state_names(use))
 
 
@@ -135,18 +135,21 @@ def element_lines(phase: Phase, step: Callable[[ScanUse], list[str]]) -> list[st
 
 
 def in_row(use: ScanUse) -> list[str]:
-    """The inclusive prefix of an element: the prefix of its block merged with the block so far."""
+    """The prefix of an element: the prefix of its block merged with the block so far."""
     block = reduce.part_names(use, "block")
     lines = reduce.merge(use, block, [value.name for value in use.inputs], block)
-    return lines + reduce.merge(use, reduce.part_names(use, "base"), block, reduce.state_names(use))
+    prefix = reduce.merge(use, reduce.part_names(use, "base"), block, reduce.state_names(use))
+    return prefix + lines if use.exclusive else lines + prefix
 
 
 def in_strip(use: ScanUse) -> list[str]:
-    """The inclusive prefix for a row of a strip, whose states are in scratch arrays."""
-    fresh = reduce.part_names(use, "next")
-    lines = reduce.merge(use, reduce.get_state(use, "part", "lane"), [value.name for value in use.inputs], fresh)
-    lines += reduce.put_state(use, "part", "lane", fresh)
-    return lines + reduce.merge(use, reduce.get_state(use, "before", "lane"), fresh, reduce.state_names(use))
+    """The prefix for a row of a strip, whose states are in scratch arrays."""
+    fresh, part = reduce.part_names(use, "next"), reduce.get_state(use, "part", "lane")
+    lines = reduce.merge(use, part, [value.name for value in use.inputs], fresh)
+    put, before = reduce.put_state(use, "part", "lane", fresh), reduce.get_state(use, "before", "lane")
+    if use.exclusive:
+        return [*reduce.merge(use, before, part, reduce.state_names(use)), *lines, *put]
+    return [*lines, *put, *reduce.merge(use, before, fresh, reduce.state_names(use))]
 
 
 def init_strip(phase: Phase) -> list[str]:

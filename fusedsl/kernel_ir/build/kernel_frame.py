@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...fusion.coordinates import Axis
 from ...fusion.fusion_group import FusionGroup
 from ...fusion.scalar_program import ScalarStore
-from ...ir.folds import FOLDS
+from ...ir.folds import FOLDS, SCAN_NAMES
 from ...ir.graph import Node, Parameter, Type, node, rebuild, walk
 from ...ir.types import FLOAT32, INT64
 from ...rewrite.scalar_builder import free_axes
@@ -94,7 +94,8 @@ class KernelFrame:
             elif n.op == "sorted":
                 self.builder.name(n, f"ranked_{n.attr[0]}", "ranked" if n.attr[0] == "values" else "places")
             elif n.op == "scan":
-                self.builder.name(n, f"cum{n.attr[0]}", f"cum{n.attr[0]}")
+                name = SCAN_NAMES[n.attr[0]]
+                self.builder.name(n, name, name)
         for n in self.nodes:
             if n.op == "position" or (n.op == "fold" and FOLDS[n.attr[0]].positional):
                 p = n if n.op == "position" else position(n.attr[1][0])

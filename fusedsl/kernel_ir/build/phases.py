@@ -9,14 +9,14 @@ from ...fusion.contractions import matmul_factors
 from ...fusion.coordinates import Axis
 from ...fusion.fusion_group import FusionGroup
 from ...ir.folds import FOLDS, State
-from ...ir.graph import Node, Parameter, constant, node, walk
+from ...ir.graph import Node, Parameter, node, walk
 from ..kernel import ColumnEpilogue
 from ..phase import Body, MatrixProduct, Phase, ScanStep, ScanUse, Sort, Store, Value
 from ..plan import KernelPlan
-from .body_builder import literal
-from .fold_bodies import build_reduction, combine_body
+from .fold_bodies import build_reduction
 from .kernel_frame import KernelFrame, position
 from .rematerialization import READ, RECOMPUTE_BELOW, computed_below, recompute_cost
+from .scans import lifted_scan, scan_uses
 
 
 class PhaseBuilder(KernelFrame):
@@ -160,10 +160,9 @@ class PhaseBuilder(KernelFrame):
         scans: list[tuple[ScanUse, ...]] = []
         for s in range(max(level.values(), default=0) + 1):
             here = [n for n in level if n.op == "scan" and level[n] == s]
-            scans.append(tuple(self._scan_use(n, names[n.args[0]]) for n in here))
-            due = [n.args[0] for n in level if n.op == "scan" and level[n] == s + 1] + self._held_over_scans(
-                level, s, known
-            )
+            scans.append(scan_uses(self.builder, here, names))
+            following = [n for n in level if n.op == "scan" and level[n] == s + 1]
+            due = [x for n in following for x in lifted_scan(n)] + self._held_over_scans(level, s, known)
             wanted = list(dict.fromkeys(due + [n for n in results if level.get(n, 0) == s and n not in here]))
             known += here
             body, new = self._body(wanted, known)
@@ -187,18 +186,6 @@ class PhaseBuilder(KernelFrame):
         stop = set(known)
         here = [n for n in level if level[n] == s and n in read and n.op != "scan"]
         return [n for n in here if recompute_cost(n, stop) >= RECOMPUTE_BELOW]
-
-    def _scan_use(self, n: Node, lifted: str) -> ScanUse:
-        """Scan of a fold; a float sum starts from -0.0, which changes no first element."""
-        fold, (x,) = FOLDS[n.attr[0]], n.args
-        (identity,) = fold.identity(x.type.dtype.compute)
-        if fold.name == "sum" and identity.type.dtype.kind == "f":
-            identity = constant(-0.0, identity.type.dtype)
-        value = self.builder.value(n)
-        a, b = (node("state", (), (side, 0), identity.type) for side in "ab")
-        merge = combine_body((a,), (b,), fold.merge((a,), (b,)))
-        lifts = (Value(lifted, value.dtype),)
-        return ScanUse(fold.name, lifts, (value,), (str(literal(identity)),), merge, reverse=n.attr[2])
 
     def _body(self, results: list[Node], available: list[Node]) -> tuple[Body, dict[Node, str]]:
         body = self.builder.body((), results, available)

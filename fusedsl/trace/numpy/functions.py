@@ -41,7 +41,7 @@ METHODS = frozenset([
 REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
 }  # fmt: skip
-SCANS = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
+SCANS = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin", "logaddexp": "logcumsumexp"}
 CAST_FIRST = ("var", "std", "nansum", "nanmean", "clip")  # their dtype= is a cast first: the language has none there
 
 
@@ -64,7 +64,7 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
         helps = {
             "at": HELP["scatter"],
             "reduce": f"a list is reduced one by one: np.{name}.reduce([a, b])",
-            "accumulate": "add, multiply, maximum and minimum accumulate; or write it with slices",
+            "accumulate": "add, multiply, maximum, minimum and logaddexp accumulate; or write it with slices",
         }
         help = helps.get(method, "reduce slices: x[a:b].sum()")
         raise Unsupported(f"{name}.{method} is not supported", "unsupported.function", help=help)
@@ -76,7 +76,7 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
 
 def _accumulate(recorder: Recorder, name: str, a: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
     """ufunc.accumulate; sums and products widen small integers, as cumsum and cumprod do."""
-    if dtype is not None and name in ("cummax", "cummin"):
+    if dtype is not None and name not in ("cumsum", "cumprod"):
         a, dtype = recorder.apply("astype", a, recorder.dtype(dtype)), None
     given = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
     result = _strong(recorder, recorder.apply(name, a, axis, **given))

@@ -33,7 +33,8 @@ STATIC = frozenset([
 DIM_FUNCTIONS = frozenset([
     "sum", "nansum", "prod", "mean", "nanmean", "var", "std", "var_mean", "std_mean", "max", "min", "amax", "amin",
     "aminmax", "argmax", "argmin", "any", "all", "count_nonzero", "logsumexp", "norm", "vector_norm", "cumsum",
-    "cumprod", "cummax", "cummin", "sort", "argsort", "topk", "softmax", "log_softmax", "softmin", "normalize",
+    "cumprod", "cummax", "cummin", "logcumsumexp", "sort", "argsort", "topk", "softmax", "log_softmax", "softmin",
+    "normalize",
 ])  # fmt: skip
 
 

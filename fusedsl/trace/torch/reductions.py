@@ -201,6 +201,12 @@ def cumprod(input, dim, *, dtype=None):
     return cast(language("cumprod", accumulation_dtype(input, dtype), dim), dtype)
 
 
+@torch_function()
+def logcumsumexp(input, dim):
+    need_float("logcumsumexp", input)
+    return language("logcumsumexp", input, dim)
+
+
 def _scan_with_indices(name: str, input: Any, dim: int) -> Any:
     """cummax or cummin, (values, indices): the last of equal values; after a NaN, the last NaN."""
     values = language(name, input, dim)

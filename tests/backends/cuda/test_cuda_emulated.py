@@ -384,6 +384,11 @@ def test_what_rows_have_once_is_stored_as_it_was_read_beside_columns():
         ("cumsum(x)", (40003,), np.float32),
         ("cummax(x)", (30003,), np.float64),
         ("cumsum(x, 0)", (300, 21), HALF),
+        ("linear_scan(tanh(x), x), linear_scan(0.9, x, reverse=True, initial=2)", (2, 70), np.float32),
+        ("linear_scan(tanh(x), x)", (20003,), np.float32),
+        ("linear_scan(tanh(x), x, reverse=True, exclusive=True)", (20003,), np.float64),
+        ("linear_scan(tanh(x), x, axis=0)", (40, 21), HALF),
+        ("logcumsumexp(x, exclusive=True)", (3, 70), np.float32),
     ],
 )
 def test_scans(text, shape, dtype):

@@ -3,14 +3,14 @@
 from ..emit.intrinsic import File, Named
 
 scan_tile = File("scan_sort.scan_intrinsics").maker(
-    "scan_tile", "tile, group, op, reverse=False, blocked=False", "*lifted, start, limit, before"
+    "scan_tile", "tile, group, op, reverse=False, blocked=False, exclusive=False", "*lifted, start, limit, before"
 )
 
 _FILE = File("scan_sort.decoupled_lookback")
 scan_with_lookback = _FILE.maker(
     "scan_with_lookback",
-    "tile, group, op, reverse=False",
-    "lifted, start, limit, semaphores, offset, row, turn, tiles, slots",
+    "tile, group, op, reverse=False, exclusive=False",
+    "*lifted, start, limit, semaphores, offset, row, turn, tiles, slots",
 )
 take_tile = _FILE.function("take_tile", "semaphores")
 tile_row = _FILE.function("tile_row", "number, tiles")

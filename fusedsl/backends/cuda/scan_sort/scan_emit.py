@@ -21,6 +21,12 @@ def name_of(use: ScanUse) -> str:
     return use.accumulators[0].name
 
 
+def direction_of(use: ScanUse) -> dict[str, bool]:
+    """The arguments of a scan's functions that are not their defaults."""
+    given = {"reverse": use.reverse, "exclusive": use.exclusive}
+    return {name: True for name, is_set in given.items() if is_set}
+
+
 def carried_state(use: ScanUse) -> str:
     """The variable with the state of the row's earlier tiles."""
     return f"{name_of(use)}_accumulator"
@@ -66,7 +72,7 @@ class RowScans:
         """The scan of a tile, and the state before the first one."""
         src, name = self.src, name_of(use)
         op = src.reduce_op(use, name)
-        options = {"reverse": True} if use.reverse else {}
+        options = direction_of(use)
         options |= {"blocked": True} if self.schedule.blocked_layout else {}
         scan = src.bind(f"scan_{name}", scan_tile(TILE, THREAD_GROUP, op, **options), src.functions)
         return scan, src.bind(f"initial_{name}", identity_state(op), src.functions)
@@ -77,8 +83,8 @@ class RowScans:
         """A scan whose earlier tiles are other blocks'."""
         src, name, uses = self.src, name_of(use), self._all_scans()
         op = src.reduce_op(use, name)
-        options = {"reverse": True} if use.reverse else {}
-        scan = src.bind(f"scan_{name}", scan_with_lookback(TILE, THREAD_GROUP, op, **options), src.functions)
+        made = scan_with_lookback(TILE, THREAD_GROUP, op, **direction_of(use))
+        scan = src.bind(f"scan_{name}", made, src.functions)
         where = ("semaphores", f"offset_{uses.index(use)}", self._row_number(), "turn", "tiles", "rows_tiles")
         src.unpack(use, scan(*src.lifted(use), "column", "columns", *where))
 
@@ -104,7 +110,7 @@ class RowScans:
         src.assign("groups", "int32(rows * ((tiles + 31) >> 5))")
         (phase,), place = src.kernel.phases, "0"
         for k, use in enumerate(self._all_scans()):
-            size = tile_state_bytes(use.accumulators[0].dtype.bits)
+            size = tile_state_bytes(use)
             src.assign(f"offset_{k}", f"int64({place})")
             place = f"offset_{k} + (int64(rows_tiles) + 2 * int64(groups)) * {size}"
         turn = "(tiles - 1 - turn)" if self.backwards(phase) else "turn"

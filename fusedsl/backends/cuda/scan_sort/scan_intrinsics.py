@@ -19,7 +19,7 @@ class Scan:
     """The prefixes of a row's elements: those of a tile of each thread of the team, and all that came before.
 
     Where `blocked`, a thread's elements are neighbours; else each of its vectors stands beside those of the other
-    threads. Where `reverse`, the row begins at its end.
+    threads. Where `reverse`, the row begins at its end; an `exclusive` prefix is that before its element.
     """
 
     tile: Tile
@@ -27,6 +27,7 @@ class Scan:
     rule: ReduceOp
     reverse: bool = False
     blocked: bool = False
+    exclusive: bool = False
 
     @property
     def lanes(self) -> int:
@@ -64,7 +65,8 @@ class Scan:
         prefixes = []
         for run, (exclusive, _), begin in zip(runs, inside, begins):
             start = self.rule.merge.emit(e, begin + exclusive)
-            prefixes += [self.rule.merge.emit(e, start + state) for state in run]
+            merged = [self.rule.merge.emit(e, start + state) for state in (run[:-1] if self.exclusive else run)]
+            prefixes += [start, *merged] if self.exclusive else merged
         return (prefixes[::-1] if self.reverse else prefixes), after
 
     def _run(self, e: Emitter, states: list[State]) -> list[State]:
@@ -186,13 +188,18 @@ class Scan:
 
 
 def scan_tile(
-    tile: Tile, team: ThreadGroup, rule_of: ReduceOp, reverse: bool = False, blocked: bool = False
+    tile: Tile,
+    team: ThreadGroup,
+    rule_of: ReduceOp,
+    reverse: bool = False,
+    blocked: bool = False,
+    exclusive: bool = False,
 ) -> Callable:
     """`scan(lifted…, start, limit, before)`: (the prefixes of a row's elements as tiles, the state of all so far).
 
     Elements that are not there count for nothing; `before` is the state of the row's earlier tiles.
     """
-    plan, parts = Scan(tile, team, rule_of, reverse, blocked), len(rule_of.state)
+    plan, parts = Scan(tile, team, rule_of, reverse, blocked, exclusive), len(rule_of.state)
     tiles = [types.UniTuple(kind, tile.count) for kind in rule_of.state]
     result = types.Tuple.from_types([*tiles, rule_of.merge.result])
 

@@ -9,7 +9,7 @@ from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import most_registers_with_arguments, register_count
-from ....kernel_ir.phase import Phase
+from ....kernel_ir.phase import Phase, ScanUse
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.choose import schedule_rows
 from ..rows.schedule import WARP, LoopedRowSchedule, ResidentRowSchedule, RowSchedule, contiguous, row_width
@@ -149,12 +149,13 @@ def lookback_bytes(kernel: KernelIR, rows: int, tiles: int) -> list[int]:
     """Bytes of each scan's slots: one for every tile, and two for every group of 32."""
     uses = [use for phase in kernel.phases for use in phase.scan_uses]
     slots = rows * (tiles + 2 * -(-tiles // WARP))
-    return [slots * tile_state_bytes(use.accumulators[0].dtype.bits) for use in uses]
+    return [slots * tile_state_bytes(use) for use in uses]
 
 
-def tile_state_bytes(bits: int) -> int:
-    """What a tile leaves: a state and its mark."""
-    return 16 if bits == 64 else 8
+def tile_state_bytes(use: ScanUse) -> int:
+    """What a tile leaves: a state and its mark, which share a word if there is room."""
+    bits = sum(max(32, v.dtype.bits) for v in use.accumulators)
+    return 8 if bits <= 32 else 8 * (-(-bits // 64) + 1)
 
 
 def max_misalignment(kernel: KernelIR, width: int) -> int:
