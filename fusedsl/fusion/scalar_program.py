@@ -3,7 +3,8 @@
 Every node is a scalar. `load` reads an element of an array at coordinates, `fetch` at a computed address. `position` is
 the index on an axis. `fold` reduces its argument over axes, `scan` is a part of the prefix's state along one axis (of a
 `pair`: of a recurrence), `sort` sorts along one axis and `sorted` is an element of that sort. All other nodes are
-operations of the table. Axes are bound variables: two reductions over the same extents of the same rows use the same axes, and so can share a kernel.
+operations of the table. Axes are bound variables: two reductions over the same extents of the same rows use the same
+axes, and so can share a kernel.
 """
 
 from __future__ import annotations
