@@ -16,6 +16,15 @@ def floats(*shape: int) -> np.ndarray:
     return RANDOM.standard_normal(shape)
 
 
+def recurrence(a: torch.Tensor, b: torch.Tensor, h: Any = 0) -> torch.Tensor:
+    """h[t] = a[t] h[t-1] + b[t] along the last axis."""
+    states = []
+    for t in range(a.shape[1]):
+        h = a[:, t] * h + b[:, t]
+        states.append(h)
+    return torch.stack(states, 1)
+
+
 ARRAYS: dict[str, np.ndarray] = {
     "x": floats(3, 4),
     "y": floats(3, 4),
@@ -127,6 +136,13 @@ FOLDS: list[Case] = [
      lambda x, z: (x.cumsum(0), x.cumprod(1), z.cumprod(1), x.cumsum(1), x.cumprod(0))),
     ("cumulative_sum(x, axis=0), cumulative_prod(x, axis=1)", lambda x: (x.cumsum(0), x.cumprod(1))),
     ("cummax(z, axis=1), cummin(x, axis=0)", lambda z, x: (z.cummax(1)[0], x.cummin(0)[0])),
+    ("cumsum(x, 1, exclusive=True)[:, 1:], cumprod(z, 1, exclusive=True)[:, 1:], cummax(z, 1, exclusive=True)[:, 1:]",
+     lambda x, z: (x.cumsum(1)[:, :-1], z.cumprod(1)[:, :-1], z.cummax(1)[0][:, :-1])),
+    ("logcumsumexp(x, axis=1), logcumsumexp(y, axis=0, reverse=True), logcumsumexp(x, 1, exclusive=True)[:, 1:]",
+     lambda x, y: (x.logcumsumexp(1), y.flip(0).logcumsumexp(0).flip(0), x.logcumsumexp(1)[:, :-1])),
+    ("linear_scan(z, y), linear_scan(p, x, axis=0, initial=w, reverse=True), linear_scan(z, x, exclusive=True)[:, 1:]",
+     lambda z, y, p, x, w: (recurrence(z, y), recurrence(p.flip(0).T, x.flip(0).T, w).T.flip(0),
+                            recurrence(z, x)[:, :-1])),
     ("sort(x), sort(x, descending=True), topk(x, 2)[0]",
      lambda x: (x.sort(-1)[0], x.sort(-1, descending=True)[0], x.topk(2)[0])),
     ("median(x, axis=-1), quantile(x, 0.3, axis=-1), percentile(x, 40)",

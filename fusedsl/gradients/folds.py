@@ -1,4 +1,4 @@
-"""Cotangents of reductions, scans and sorts."""
+"""Cotangents of reductions and sorts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from ..ir import row_ops, shapes
 from ..ir.builder import GraphBuilder
 from ..ir.gathers import INSIDE, gather
 from ..ir.graph import Node, Type, node
-from ..ir.joins import flip
 from ..ir.types import INT64
 from .gathers import of_gather
 from .term import Term
@@ -32,38 +31,6 @@ def _of_product(b: GraphBuilder, x: Term, out: Term, g: Term, axes: tuple[int, .
     rest = Term(b, shapes.reduce(b, "prod", zero.then(1, x).node, axes, keepdims=True))
     others = zero.then(zeros.equals(1).then(rest, 0), zeros.equals(0).then(rest / zero.then(1, x), 0))
     return g * others
-
-
-def of_scan(b: GraphBuilder, n: Node, g: Node) -> Node:
-    """The cotangent of a scan's argument."""
-    fold, axis = n.attr
-    if fold == "sum":
-        return _suffix_sums(b, g, axis)
-    x, out, cotangent = (Term(b, v) for v in (n.args[0], n, g))
-    if fold == "prod":
-        return _of_cumulative_product(b, x, out, cotangent, axis).node
-    # an extremum's cotangent goes to its last position so far, as in torch
-    line = Term(b, b.convert(shapes.iota_along(b, x.node, axis), INT64))
-    last = row_ops.scan(b, "max", x.equals(out).then(line, 0).node, axis)
-    read = gather(x.node, {axis: last}, range(x.node.type.rank), x.node.type.shape, INSIDE)
-    return of_gather(b, read, g)
-
-
-def _suffix_sums(b: GraphBuilder, g: Node, axis: int) -> Node:
-    """The sum of each element and all later ones."""
-    return flip(b, row_ops.scan(b, "sum", flip(b, g, (axis,)), axis), (axis,))
-
-
-def _of_cumulative_product(b: GraphBuilder, x: Term, out: Term, g: Term, axis: int) -> Term:
-    """Suffix sums of g out, over x. The first 0 of a row receives those of the products without it, and what is behind
-    it nothing."""
-    zero = x.equals(0)
-    zeros = Term(b, row_ops.scan(b, "sum", b.convert(zero.node, INT64), axis))
-    first = zero & zeros.equals(1)
-    without = Term(b, row_ops.scan(b, "prod", first.then(1, x).node, axis))
-    before = Term(b, _suffix_sums(b, (g * out).node, axis)) / zero.then(1, x)
-    at_first = Term(b, _suffix_sums(b, (g * without).node, axis))
-    return first.then(at_first, zeros.equals(0).then(before, 0))
 
 
 def of_sorted(b: GraphBuilder, n: Node, g: Node) -> Node:

@@ -13,8 +13,9 @@ from ..ir.types import promote
 from .contractions import of_contraction
 from .elementwise import NO_DERIVATIVE, RULES
 from .fitting import cotangent_dtype, fitted, zeros
-from .folds import of_reduction, of_scan, of_sorted
+from .folds import of_reduction, of_sorted
 from .gathers import of_gather
+from .scans import of_scan
 from .term import Term
 from .views import of_view
 
@@ -22,7 +23,6 @@ FIRST_ARGUMENT: dict[str, Callable[[GraphBuilder, Node, Node], Node]] = {
     **dict.fromkeys(VIEWS, of_view),
     **dict.fromkeys(CASTS, lambda b, n, g: g),
     "reduce": of_reduction,
-    "scan": of_scan,
     "sorted": of_sorted,
     "gather": of_gather,
 }
@@ -69,6 +69,8 @@ def _part(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node | None:
         return None if rule is None else rule(Term(b, g), *(Term(b, x) for x in (n, *n.args))).node
     if n.op == "contract":
         return of_contraction(b, n, g, operand)
+    if n.op == "scan":
+        return of_scan(b, n, g, operand)
     if n.op in FIRST_ARGUMENT:
         return FIRST_ARGUMENT[n.op](b, n, g)
     why = NO_DERIVATIVE.get(n.op, "no rule says what it is")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from gradient_table import ARRAYS
+from gradient_table import ARRAYS, recurrence
 from oracle import evaluate, graph_of
 
 x, w, z, m = (ARRAYS[name] for name in "xwzm")
@@ -18,6 +18,7 @@ x, w, z, m = (ARRAYS[name] for name in "xwzm")
         ("logsumexp(x @ w, axis=0)", lambda x: (x @ torch.tensor(w)).logsumexp(0)),
         ("sum(softmax(x)[:, 1:3]**2)", lambda x: (x.softmax(-1)[:, 1:3] ** 2).sum()),
         ("sum(tanh(cumsum(x, axis=1)))", lambda x: torch.tanh(x.cumsum(1)).sum()),
+        ("sum(linear_scan(tanh(x), x)**2)", lambda x: (recurrence(torch.tanh(x), x) ** 2).sum()),
         ("sum(sort(x)**2 * w)", lambda x: (x.sort(-1)[0] ** 2 * torch.tensor(w)).sum()),
         ("sum(layer_norm(x, w)**2)", lambda x: (torch.nn.functional.layer_norm(x, (4,), torch.tensor(w)) ** 2).sum()),
         ("sum(concat([x, x**2], axis=1)**2)", lambda x: (torch.cat([x, x**2], 1) ** 2).sum()),
