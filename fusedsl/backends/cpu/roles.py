@@ -10,6 +10,7 @@ from ...kernel_ir.kernel import KernelIR, Load, Position
 from ...kernel_ir.phase import Phase, Reduction, Value
 
 EXTREMA = {"maximum", "minimum"}
+POSITIONAL = {"argmax", "argmin"}
 SIMPLE = EXTREMA | {"add", "multiply", "logical_and", "logical_or"}
 # reads at computed addresses, and what the C library computes an element at a time; of float64, further functions
 SCALAR = {"fetch", "fmod", "lgamma"}
@@ -119,9 +120,20 @@ class ValueRoles:
         accumulate rounding errors.
         """
         folds = self.kernel.phases[p].folds
-        if not all(map(is_vectorisable_merge, folds)):
+        positional = () if self.kernel.phases[p].scans else tuple(filter(self.finds_position, folds))
+        if not all(is_vectorisable_merge(fold) for fold in folds if fold not in positional):
             return True
         return not self.is_vectorisable(p) and any(map(reassociable_merge, folds))
+
+    def finds_position(self, fold: Reduction) -> bool:
+        """True for argmax and argmin along the only column axis: the position of the first extremum."""
+        last, positional = self.kernel.axes - 1, fold.name in POSITIONAL and len(fold.inputs) == 2
+        columns = {q.value.name for q in self.column_positions if q.axis == last}
+        return positional and self.kernel.column_axes == 1 and fold.inputs[1].name in columns
+
+    def positional(self, p: int) -> tuple[Reduction, ...]:
+        """The folds of a phase that a microkernel computes, for a segment at a time."""
+        return () if self.accumulates_in_memory(p) else tuple(filter(self.finds_position, self.kernel.phases[p].folds))
 
     def row_results(self, p: int) -> tuple[Value, ...]:
         """The row values that a phase defines: fold states and results of its row body."""
@@ -157,3 +169,7 @@ def is_extremum(fold: Reduction) -> bool:
     """True for a single maximum or minimum: exact in any order."""
     (i,) = fold.combine.instructions if is_vectorisable_merge(fold) else (None,)
     return i is not None and i.op in EXTREMA and i.dtype is not BOOL
+
+
+def is_float_extremum(fold: Reduction) -> bool:
+    return is_extremum(fold) and fold.accumulators[0].dtype.kind == "f"

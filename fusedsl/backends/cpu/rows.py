@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...kernel_ir.kernel import KernelIR, Load
-from . import common_arguments, loop_splitting, reduce, row_products, scan, sort
+from . import common_arguments, extrema, loop_splitting, reduce, row_products, scan, sort
 from .reduce import LANES, LEVELS
-from .roles import ScratchArray, ValueRoles
+from .roles import ScratchArray, ValueRoles, is_float_extremum
 from .schedule import SEGMENT
 from .source_text import address, decode, header, increment, indented, load_line, parameters, step, store_line, times
 
@@ -51,7 +51,7 @@ def fold_arrays(kernel: KernelIR, phases) -> list[ScratchArray]:
     for p in phases:
         folds = kernel.phases[p].folds
         arrays += reduce.state_arrays(folds, "tree", str(LEVELS))
-        arrays += scan.arrays(kernel.phases[p])
+        arrays += scan.arrays(kernel.phases[p]) + extrema.arrays(ValueRoles(kernel), p)
         if ValueRoles(kernel).accumulates_in_memory(p):
             arrays += reduce.state_arrays(folds, "lane", str(LANES))
     return arrays
@@ -121,8 +121,9 @@ def column_loop(roles: ValueRoles, p: int, low: str, high: str, base: str = "") 
         opening += scan.init_log_steps(phase)
     if phase.folds:  # a single segment needs no tree
         opening += [line for f in phase.folds for line in reduce.identity(f)]
-        lines += [f"if {total} != 1:", *indented(reduce.push_to_tree(phase.folds, number))]
-        joined = [f"if {total} != 1:", *indented(reduce.reduce_tree(phase.folds, total))]
+    if folds := tuple(f for f in phase.folds if f not in roles.positional(p)):
+        lines += [f"if {total} != 1:", *indented(reduce.push_to_tree(folds, number))]
+        joined = [f"if {total} != 1:", *indented(reduce.reduce_tree(folds, total))]
     return [*opening, *scan.directed_loop(phase, "segment", low, high, lines), *joined, *sort.sort_row(phase)]
 
 
@@ -136,8 +137,7 @@ def elements(roles: ValueRoles, p: int) -> list[str]:
         start = [line for f in phase.folds for line in reduce.identity(f)]
         folding = [line for f in phase.folds for line in reduce.accumulate_register(f)]
     if not lanes and not phase.scans:
-        lines = element(roles, p, "j")
-        return [*start, *loop_splitting.loop(roles.kernel, lines, "j", "count", reduction_loop(roles.kernel), folding)]
+        return segment_loop(roles, p)
     column = "count - 1 - start - lane" if scan.is_reverse(phase) else "start + lane"
     inner = [f"j = {column}", *element(roles, p, "j")]
     block = [f"start = block * {LANES}", f"within = smaller({LANES}, count - start)", *scan.init_block(phase)]
@@ -154,6 +154,26 @@ def elements(roles: ValueRoles, p: int) -> list[str]:
     block += scan.finish_block(phase)
     loop = [f"for block in range((count + {LANES - 1}) // {LANES}):", *indented(block)]
     return [*start, *loop, *(reduce.reduce_lanes(phase.folds) if lanes else [])]
+
+
+def segment_loop(roles: ValueRoles, p: int) -> list[str]:
+    """The loop over a segment without scans, reduced in registers."""
+    start: list[str] = []
+    folding: list[str] = []
+    finish: list[str] = []
+    for fold in roles.kernel.phases[p].folds:
+        if fold in roles.positional(p):
+            finish += extrema.first_better(roles, p, fold)
+        elif is_float_extremum(fold):
+            start += extrema.start(fold)
+            folding += extrema.accumulate(fold)
+            finish += extrema.finish(fold)
+        else:
+            start += reduce.identity(fold)
+            folding += reduce.accumulate_register(fold)
+    lines = element(roles, p, "j") + extrema.kept(roles, p)
+    innermost = reduction_loop(roles.kernel)
+    return [*start, *loop_splitting.loop(roles.kernel, lines, "j", "count", innermost, folding), *finish]
 
 
 def reduction_loop(kernel: KernelIR) -> loop_splitting.Innermost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from llvmlite import ir
 
@@ -13,8 +13,9 @@ from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT64, DType
 from ...kernel_ir.kernel import KernelIR
 from .affine import NANS
 from .attention_products import lane_product
+from .extremum_microkernel import WORDS, first_better
 from .llvm_values import LLVMValue, intrinsic, llvm_type, select
-from .math import convert, integers, random, sort_keys, table
+from .math import convert, integers, ordered_bits, random, sort_keys, table
 from .matmul_microkernel import tile_product
 from .memory import (
     POINTER_TYPE,
@@ -74,6 +75,11 @@ def always(d):
     return lambda *kinds: d
 
 
+def bits_of(kind: str):
+    """Typing rule: a float to the integer type of its width."""
+    return lambda d: DTYPES[f"{kind}{d.bits}"] if isinstance(d, DType) and d.kind == "f" else NotImplemented
+
+
 def plain(name: str, result: Callable, meaning: Callable) -> Word:
     return Word(name, result, lambda builder, *args: meaning(*args))
 
@@ -128,6 +134,8 @@ def arithmetic_words() -> dict[str, Word]:
 def loop_words(vectors: VectorRegisters) -> dict[str, Word]:
     """Words of loops: parameter block, index arithmetic, scratch, reductions in registers, microkernels."""
     words = {
+        "signed_bits": plain("signed_bits", bits_of("int"), LLVMValue.bits),
+        "unsigned_bits": plain("unsigned_bits", bits_of("uint"), ordered_bits.unsigned_bits),
         "pointer": Word("pointer", always(POINTER), lambda b, slots, k: read_slot(b, slots, k, POINTER_TYPE)),
         "slot": Word(
             "slot", always(INT64), lambda b, slots, k: LLVMValue(b, INT64, read_slot(b, slots, k, llvm_type(INT64)))
@@ -142,11 +150,16 @@ def loop_words(vectors: VectorRegisters) -> dict[str, Word]:
     for d in (FLOAT32, FLOAT64):
         words[f"product_{d.name}"] = Word("product", always(None), lane_product(vectors, d))
         words[f"{PRODUCT}_{d.name}"] = Word("sum", always(None), row_product(vectors, d))
+        for meaning in (ordered_bits.largest, ordered_bits.smallest):
+            name = f"{meaning.__name__}_{d.name}"
+            words[name] = plain(name, always(d), partial(meaning, d))
         words[f"number_{d.name}"] = Word("number", always(d), lambda b, p, i, d=d: load(b, d, p, i))
     for d in DTYPES.values():
         if d.compute is d:
             name = f"scalar_{d.name}"
             words[name] = Word(name, always(d), lambda b, slots, k, d=d: scalar(b, slots, k, d))
+            for fold, name in WORDS.items():
+                words[f"{name}_{d.name}"] = Word(name, always(INT64), first_better(vectors, fold, d))
             if d is not BOOL:
                 name = f"{TILE_PRODUCT}_{d.name}"
                 words[name] = Word(name, always(None), tile_product(vectors, d))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -86,3 +88,47 @@ def test_maps_of_many_short_rows_visit_every_row():
     assert np.array_equal(fd.kernel("x + y", fallback=False)(x, y), x + y)
     long = normal(2, 3, 40000)[..., ::2]
     assert np.array_equal(fd.kernel("x + 1", fallback=False)(long), long + 1)
+
+
+def special_rows(dtype: str, width: int) -> np.ndarray:
+    """Rows of equal elements, of ties, and of what floats have beside numbers."""
+    x = np.random.default_rng(width).integers(0, 50, (6, width)).astype(dtype)
+    x[1], x[2, width // 2 :] = x[1, 0], x[2, width // 2]
+    if np.dtype(dtype).kind == "f":
+        x[0, width // 3], x[0, -1], x[3], x[4] = np.nan, np.nan, -np.inf, 0.0
+        x[4, width // 2], x[5] = -0.0, -x[5]
+    return x
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "int8", "uint8", "bool"])
+def test_positions_of_extrema_are_those_of_numpy(dtype):
+    most, least = fd.kernel("argmax(x, 1)", fallback=False), fd.kernel("argmin(x, 1)", fallback=False)
+    for width in (17, 64, 131, 2049, 4200):
+        x = special_rows(dtype, width)
+        assert np.array_equal(most(x), x.argmax(1))
+        assert np.array_equal(least(x), x.argmin(1))
+
+
+def test_positions_of_extrema_of_computed_values_and_of_what_a_result_overwrites():
+    x = special_rows("float64", 4200)
+    assert np.array_equal(fd.kernel("argmin(x * -2, 1)", fallback=False)(x), (x * -2).argmin(1))
+    assert np.array_equal(fd.kernel("argmax(x[:, ::-2], 1)", fallback=False)(x), x[:, ::-2].argmax(1))
+    long = np.tile(x[4:].ravel(), 40)
+    assert fd.kernel("argmax(x)", fallback=False)(long) == long.argmax()
+    places = np.empty(6, np.int64)
+    expected = x + 1, x.argmax(1), x.sum(1)
+    results = fd.kernel("x + 1, argmax(x, 1), sum(x, 1)", fallback=False)(x, out=(x, places, None))
+    assert all(map(partial(np.array_equal, equal_nan=True), results[:2], expected))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_extrema_of_rows_order_zeros_and_keep_nan(dtype):
+    edges = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, -np.nan, 1e-40, -1e-40], dtype)
+    pairs = np.stack(np.meshgrid(edges, edges), -1).reshape(-1, 2)
+    rows = np.hstack([pairs, np.repeat(pairs[:, :1], 30, 1)])
+    for fold, operation in (("max", "maximum"), ("min", "minimum")):
+        found = fd.kernel(f"{fold}(x, axis=1)", fallback=False)(rows)
+        expected = fd.kernel(f"{operation}(x, y)", fallback=False)(*map(np.ascontiguousarray, pairs.T))
+        assert np.array_equal(found, expected, equal_nan=True)
+        signed = ~np.isnan(found)
+        assert np.array_equal(np.signbit(found[signed]), np.signbit(expected[signed]))
