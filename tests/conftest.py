@@ -35,12 +35,28 @@ def _missing() -> str | None:
     return None if cuda_available() else "there is no NVIDIA GPU"
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m reads the marks
 def pytest_collection_modifyitems(items):
+    leave_the_rest_to_the_slow_run(items)
     reason = _missing() if any(i.get_closest_marker("gpu") for i in items) else None
     if reason:
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def leave_the_rest_to_the_slow_run(items):
+    """Of the cases of a function marked `sampled(n)` one in n is everyday, along diagonals of its parameters."""
+    collected: Counter[tuple[str, str]] = Counter()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is None or item.get_closest_marker("slow") is not None:
+            continue
+        one_in, function = sampled.args[0], (str(item.path), item.originalname)
+        k = collected[function]
+        collected[function] += 1
+        if (k + k // one_in) % one_in:
+            item.add_marker(pytest.mark.slow)
 
 
 SLOW = pytest.StashKey[int]()  # how many slow tests are left out; the workers of xdist tell the process they work for

@@ -69,6 +69,7 @@ def test_on_the_cpu(case, dtype):
     agrees(case, arrays, fd.evaluate(text, arrays))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype, cc", [(BRAIN, (9, 0)), (np.float32, (8, 0))])
 def test_one_pass_on_an_emulated_gpu(case, dtype, cc):

@@ -31,6 +31,7 @@ FORMULAS = {  # and how many kernels on a GPU
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("cc", "dtype"), [((9, 0), BRAIN), ((8, 0), np.float16), ((7, 5), np.float32)])
 @pytest.mark.parametrize("name", FORMULAS)
 def test_each_weight_is_a_pass(name, cc, dtype):

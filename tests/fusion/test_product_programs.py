@@ -39,12 +39,14 @@ def graph_of(kernel, values):
     return kernel._program.plans.graph(describe_all(kernel.params, arguments)), arguments
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program, dtype", list(cases("text")))
 def test_a_text_of_products(program, dtype):
     kernel = fd.kernel(program.text, fallback=False)
     hold(program, dtype, lambda values: kernel(**values), lambda values: graph_of(kernel, values))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program, dtype", list(cases("function")))
 def test_a_function_of_products(program, dtype):
     function = fd.fuse(program.function)

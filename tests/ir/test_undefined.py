@@ -140,6 +140,7 @@ def share(texts, dtype, target):
     return texts[INTEGERS.index(dtype) :: 8][:: 3 if target == "cpu" else 10]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_operations_as_operands_of_others(dtype, target):

@@ -34,6 +34,7 @@ def programs(part: int):
                 yield text_of(expression, dtypes), dict(zip(args, inputs)), wanted
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_twentieth_of_the_cases_compiled(target, part):

@@ -339,6 +339,7 @@ def test_an_expression_is_right_in_every_dtype_of_use(case):
         check(case, inputs(case, case.small, dtype))
 
 
+@pytest.mark.sampled(2)
 @each_case
 def test_empty_and_unit_axes(case):
     for rows, columns in SHAPES_AT_THE_EDGE:
@@ -362,6 +363,7 @@ def test_a_single_row_is_one_kernel_too(text):
     fd.evaluate(text, x=np.ones((1, 37), np.float32), max_kernels=1)
 
 
+@pytest.mark.sampled(2)
 @each_case
 def test_strided_and_reversed_inputs(case):
     rows, columns = case.small

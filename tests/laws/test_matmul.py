@@ -23,6 +23,7 @@ def some(count: int, first: int = 0) -> list:
     return list(range(first, first + count, CHUNK))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("first", some(25))
 def test_random_products_on_the_cpu(first):
     for seed in range(first, first + CHUNK):
@@ -62,6 +63,7 @@ def emulated(first: int, cc: tuple[int, int]) -> None:
             hold(Case(draw_matmul(seed)), devices.on(devices.Emulated()))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("first", some(10))
 def test_random_products_by_the_interpreter_of_ptx(first):
     emulated(first, (9, 0))

@@ -15,8 +15,8 @@ from fusedsl.errors import FusedslError
 from fusedsl.ir.ops import OPS
 from fusedsl.lang import functions
 
-PROGRAMS = 52  # about 500 expressions
-OF_PRODUCTS = 24  # about 100 more
+PROGRAMS = 34  # about 330 expressions
+OF_PRODUCTS = 14  # about 60 more
 
 
 def broken(program: Program) -> str | None:

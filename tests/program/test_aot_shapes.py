@@ -57,6 +57,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ["softmax(x)", "return sum(x, 0), x - mean(x, 1, keepdims=True)", "x * 2 + iota(x, 0)",
                                   "cumsum(x, -1)", "sort(x)", "x @ x.T", "layer_norm(x.T)"])  # fmt: skip
 def test_one_file_serves_every_layout(tmp_path, text, compilers_are_missing):

@@ -58,6 +58,7 @@ def strided(x):
 LAYOUTS = ((np.float32, np.copy), (np.float64, np.asfortranarray), (np.float32, strided))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", READ_TWICE)
 @pytest.mark.parametrize(
     ("dtype", "layout", "values"),
@@ -78,6 +79,7 @@ def drawn(r: random.Random, depth: int) -> str:
     return form.format(drawn(r, depth - 1), drawn(r, depth - 1))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(40))
 def test_a_drawn_value_that_is_read_twice_is_one_number(seed):
     r = random.Random(seed)

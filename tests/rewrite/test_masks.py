@@ -274,6 +274,7 @@ def test_values_on_a_cpu(name):
             agrees(kernel, arrays, listed(kernel(*(values[name] for name in kernel.params))))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [BRAIN, np.float32, np.float16], ids=["bfloat16", "float32", "float16"])
 @pytest.mark.parametrize("name", FORMS)
 def test_values_on_an_emulated_gpu(name, dtype):

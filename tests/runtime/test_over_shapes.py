@@ -64,6 +64,7 @@ def hold_over_shapes(seed: int, target) -> None:
             keeps(case, target(case))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_one_kernel_on_a_cpu(first):
     for seed in range(first, first + 10):

@@ -123,6 +123,7 @@ def test_every_lane_computes_the_same(d, y, tmp_path):
     np.testing.assert_array_equal(computed(tmp_path, line, *padded)[:-1], whole)
 
 
+@pytest.mark.sampled(2)
 @TYPES
 @pytest.mark.parametrize("y", ["x_1", "{d}(0.4545)", "{d}(-3.0)"])
 def test_the_form_for_common_numbers_gives_the_same_bits(d, y, tmp_path):

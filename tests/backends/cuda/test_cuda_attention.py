@@ -80,6 +80,7 @@ def agrees(kernel, arrays, found):
         np.testing.assert_array_less(distance, 2.2 * error * np.where(same, 0.0, np.abs(most)) + 1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FORMULAS)
 def test_a_formula_is_one_kernel(name):
     arrays, kernel = given(), fd.kernel(FORMULAS[name])
@@ -261,6 +262,7 @@ def test_a_mask_whose_elements_a_row_shares(text, cc):
     np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=0.02, atol=0.02)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("width", "out", "dtype", "cc"),
     [

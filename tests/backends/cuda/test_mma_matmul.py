@@ -168,6 +168,7 @@ def test_chains_on_tensor_cores(monkeypatch):
         check_twice(gpu, "x @ w", arrays({"x": (40, 300), "w": (300, 72)}, BRAIN))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float32, BRAIN, np.float64])
 @pytest.mark.parametrize("chain", [64, 256])
 def test_steps_that_are_split_over_blocks(dtype, chain, monkeypatch):
