@@ -132,3 +132,16 @@ def test_extrema_of_rows_order_zeros_and_keep_nan(dtype):
         assert np.array_equal(found, expected, equal_nan=True)
         signed = ~np.isnan(found)
         assert np.array_equal(np.signbit(found[signed]), np.signbit(expected[signed]))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_division_of_long_integers_by_literals_rounds_down(dtype):
+    info = np.iinfo(dtype)
+    near = [2**k + o for k in range(2, 63) for o in (-1, 0, 1)] + [0, 1, 2, info.max - 1, info.max]
+    for divisor in (3, 7, 1000, 2**31 + 1, 6700417 * 641, info.max - 1, info.max):
+        multiples = [k * divisor + o for k in (1, 2, info.max // divisor) for o in (-1, 0, 1)]
+        values = [v for v in near + multiples if v <= info.max]
+        x = np.array(values + [max(-v - 1, info.min) for v in values], dtype)
+        quotient, rest = fd.kernel("x // d, x % d", constants={"d": divisor}, fallback=False)(x)
+        assert np.array_equal(quotient, x // np.array(divisor, dtype))
+        assert np.array_equal(rest, x % np.array(divisor, dtype))

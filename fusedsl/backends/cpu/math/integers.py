@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..llvm_values import LLVMValue, frozen, integer_of_literal, intrinsic, select
+from .magic_division import floor_divide_by
 
 
 def safe_divisor(x: LLVMValue, y: LLVMValue) -> LLVMValue:
@@ -17,6 +18,8 @@ def floor_divide(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """⌊x / y⌋; 0 where y is 0; INT_MIN // -1 wraps."""
     if (known := integer_of_literal(y)) is not None and known > 0 and known & (known - 1) == 0:
         return x >> (known.bit_length() - 1)
+    if known is not None and known > 0 and x.dtype.bits == 64:
+        return floor_divide_by(x, known)
     divisor = safe_divisor(x, y)
     quotient = x // divisor
     if x.dtype.kind == "i":
