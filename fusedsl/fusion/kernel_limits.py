@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from math import inf
 
 from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node, search, walk
@@ -10,7 +11,7 @@ from ..ir.ops import LEAVES, VIEWS
 from .demand_analysis import WORKS, array_below, below_views, cost
 from .formulation import STORED, AttentionMode, Formulation, ProductMode
 from .graph_products import factors_of, is_large, is_product, matmul_extents, summed_factors
-from .long_joins import pieces_of_long_joins
+from .long_joins import stored_pieces
 
 INSIDE = "it would be computed for each element of another product"
 WIDEST = 512  # extent of a product's axes in attention: a query tile holds as much for each row
@@ -28,8 +29,16 @@ class KernelLimits:
     A product is not computed inside an operand of another one, except one level of products that attention can compute.
     """
 
-    def __init__(self, results: Sequence[Node], fits: Fits, way: Formulation, longest: int = MOST_OPERATIONS):
+    def __init__(
+        self,
+        results: Sequence[Node],
+        fits: Fits,
+        way: Formulation,
+        longest: int = MOST_OPERATIONS,
+        instructions_per_byte: float = inf,
+    ):
         self.fits, self.way, self.longest = fits, way, longest
+        self.joined = stored_pieces(results, instructions_per_byte)
         self.order = list(walk(results))
         self.index = {n: k for k, n in enumerate(self.order)}
         self.stored: dict[Node, str] = {}
@@ -42,7 +51,7 @@ class KernelLimits:
         self.weighed: dict[Node, Node] = {}  # product that attention may compute -> its operand of weights
 
     def find(self) -> dict[Node, str]:
-        self.stored |= pieces_of_long_joins(self.order)
+        self.stored |= self.joined
         for n in self.order:
             if is_product(n):
                 self._limit_operands(n)

@@ -1,32 +1,71 @@
-"""Joins of many arrays: which of their pieces are stored, so that an element of a join does not compute all of them."""
+"""Joins of arrays: which of their pieces are stored, so that an element of a join does not compute all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import inf
 
 from ..ir.gathers import GUARDED
-from ..ir.graph import Node, users_of
+from ..ir.graph import Node, search, users_of, walk
 from ..ir.joins import GROUP
 from ..ir.ops import LEAVES
-from .demand_analysis import below_views
+from .demand_analysis import WORKS, below_views, cost
+
+MANY = "many arrays are joined, and others are computed from it"
+AGAIN = "arrays are joined, and it would be computed for each of their elements"
 
 
-def pieces_of_long_joins(order: Sequence[Node]) -> dict[Node, str]:
-    """Pieces of joins of many arrays: joins themselves, or values that other pieces are computed from.
+@dataclass(frozen=True)
+class Join:
+    """Arrays that are joined along an axis of a node."""
 
-    An element of a join is a choice among all of its pieces, each computed up to there.
+    node: Node
+    axis: int
+    pieces: tuple[Node, ...]
+
+    @property
+    def is_stack(self) -> bool:
+        """Whether each piece has one place on the axis: a loop over a piece does not compute the others with it."""
+        return self.node.type.shape[self.axis] == len(self.pieces) > 1
+
+
+def stored_pieces(results: Sequence[Node], rate: float) -> dict[Node, str]:
+    """Pieces of joins that are joins themselves, results, or values that other pieces are computed from.
+
+    An element of a join is a choice among all of its pieces, each computed up to there. Of joins of many arrays, such
+    pieces are stored; of stacks, if that takes less time. `rate` instructions take as long as moving a byte.
     """
-    pieces: dict[Node, list[Node]] = {}  # of the joins that end in a node
-    users = users_of(order)
+    order = list(walk(results))
+    users, joins = users_of(order), _joins(order)
+    stored: dict[Node, str] = {}
+    for join in joins.values():
+        shared = [p for p in join.pieces if p.op not in LEAVES and (p in joins or len(users[p]) > 1)]
+        if len(join.pieces) >= GROUP:
+            stored |= dict.fromkeys(shared, MANY)
+        elif join.is_stack:
+            shared += [p for p in join.pieces if p in results and p.op not in LEAVES]
+            if shared and _recomputes(join, stored, rate):
+                stored |= dict.fromkeys(shared, AGAIN)
+    return stored
+
+
+def _joins(order: Sequence[Node]) -> dict[Node, Join]:
+    """Joins by their last node."""
+    joins: dict[Node, Join] = {}
     for n in order:
         if n.op == "gather" and n.attr[0] == GUARDED:
-            pieces[n] = [below_views(n.args[0])]
-        elif n.op == "where" and any(a in pieces for a in n.args[1:]):
-            pieces[n] = [p for a in n.args[1:] for p in pieces.pop(a, ())]
-    long = {n: parts for n, parts in pieces.items() if len(parts) >= GROUP}
-    stored = {}
-    for parts in long.values():
-        for p in parts:
-            if p.op not in LEAVES and (p in long or len(users[p]) > 1):
-                stored[p] = "many arrays are joined, and others are computed from it"
-    return stored
+            axis = next(k for k, (kind, _) in enumerate(n.attr[1]) if kind == "at")
+            joins[n] = Join(n, axis, (below_views(n.args[0]),))
+        elif n.op == "where" and (parts := [joins.pop(a) for a in dict.fromkeys(n.args[1:]) if a in joins]):
+            joins[n] = Join(n, parts[0].axis, tuple(p for part in parts for p in part.pieces))
+    return joins
+
+
+def _recomputes(join: Join, stored: Collection[Node], rate: float) -> bool:
+    """Whether computing all pieces for each element takes longer than storing and loading each piece once."""
+    inside = list(search(join.pieces, lambda n: [] if n in stored else n.args))
+    if rate < inf and any(n.op in WORKS and n not in stored for n in inside):
+        return True
+    again = (len(join.pieces) - 1) * sum(cost(n) for n in inside if n not in stored)
+    return again > rate * sum(2 * p.type.dtype.compute.itemsize for p in join.pieces)

@@ -13,11 +13,13 @@ from math import inf
 from ..ir.graph import Node, users_of, walk
 from ..ir.ops import LEAVES
 from .demand_analysis import FREE, WORKS
-from .formulation import ON_CUDA, Formulation, ProductMode
+from .formulation import ON_CUDA, AttentionMode, Formulation, ProductMode
 from .graph_products import is_product
 from .kernel_limits import MOST_OPERATIONS, MOST_PROMISED, Fits, KernelLimits
 from .read_analysis import ReadAnalysis, StoredArray
 from .stored_products import stored_products
+
+ON_CPUS = 1.5  # instructions that take as long as moving a byte on one core, from memory: see backends/cpu/core_time.py
 
 
 def materialize(
@@ -28,8 +30,10 @@ def materialize(
     `instructions_per_byte` take as long as storing and loading a byte. `fits` answers whether a count is within a limit
     for this plan. An attention kernel that measures exponents from tile maxima is not built for a single query row.
     """
-    longest = MOST_OPERATIONS if instructions_per_byte < inf else MOST_PROMISED
-    limited = KernelLimits(results, fits, way, longest)
+    budgeted = instructions_per_byte < inf
+    longest = MOST_OPERATIONS if budgeted else MOST_PROMISED
+    joins = ON_CPUS if budgeted and way.attention is AttentionMode.TILE_MAX else instructions_per_byte
+    limited = KernelLimits(results, fits, way, longest, joins)
     chosen = limited.find()
     stored = ReadAnalysis(results, chosen, instructions_per_byte).find()
     if way.products is ProductMode.FUSED:

@@ -1,8 +1,9 @@
 """Division of 64-bit integers by literals: a multiplication by a magic number, in vectors.
 
-LLVM multiplies 64 bits to 128 bits with scalar instructions. Here the upper half is the sum of four products of 32 bits,
-which vector units have. Theorem 4.2 of Granlund and Montgomery, Division by Invariant Integers using Multiplication
-(PLDI 1994): for d > 0, l = ⌈log2 d⌉ and n < 2**N, ⌊n / d⌋ = ⌊n · m / 2**(N + l)⌋ where m = ⌈2**(N + l) / d⌉.
+LLVM multiplies 64 bits to 128 bits with scalar instructions. Here the upper half is the sum of four products of 32
+bits, which vector units have. Theorem 4.2 of Granlund and Montgomery, Division by Invariant Integers using
+Multiplication (PLDI 1994): for d > 0, l = ⌈log2 d⌉ and n < 2**N, ⌊n / d⌋ = ⌊n · m / 2**(N + l)⌋ where
+m = ⌈2**(N + l) / d⌉.
 """
 
 from __future__ import annotations
