@@ -30,6 +30,9 @@ PROGRAMS = {
     "a step of a stencil": (SHIFTED + "f(s)", 0, 1, {"s": S}),
     "steps of a stencil": (SHIFTED + "f(f(f(s)))", 2, 3, {"s": S}),
     "neighbours of what is cheap": ("y = x * 2; y[1:] - y[:-1]", 0, 1, {"x": X}),
+    "steps and their stack": ("y = sin(exp(x)); z = sin(exp(y)); stack((y, z)), z", 2, 3, {"x": X}),
+    "products in turn and their stack": ("y = s @ s; z = s @ tanh(y); stack((y, z), -1), z", 2, 3, {"s": S}),
+    "a stack of what is cheap": ("y = x * 2; z = y + 1; stack((y, z)), z", 0, 2, {"x": X}),
     "rows that read their own elements": ("softmax(exp(x))", 0, 1, {"x": X}),
 }
 
