@@ -20,6 +20,7 @@ from .materialize import materialize, unfused_arrays
 from .matmul_operands import KERNEL_OVERHEAD, store_factors
 from .merged_sums import merge_summed_axes
 from .online.choose_attention import choose_attention
+from .pair_folds import Short, unroll_pair_folds
 from .partition import partition
 from .read_analysis import StoredArray
 from .recompute_or_store import materialize_shared
@@ -199,7 +200,7 @@ class _GraphPartitioner:
         guards: dict[Dim, bool] = {}
         fixed, fits = Prices(self.extents, priced_for(self.way.attention)), fits_in(self.extents, guards)
         reported = None if self.hardware is None else Prices(self.extents, self.hardware)
-        lowered = lower_segment(segment, memory, _same(fits))
+        lowered = unroll_pair_folds(lower_segment(segment, memory, _same(fits)), _short(fits, self.extents))
         if self.check is not None:
             self.guards.update(guards)  # what is checked holds where these do
             self.check.lowered(lowered, segment, memory)
@@ -231,3 +232,15 @@ def fits_in(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:
 def _same(fits: Fits) -> Callable[[Dim, Dim], bool]:
     """Whether two extents are equal, likewise."""
     return lambda a, b: a == b or fits(expression("max", expression("-", a, b), expression("-", b, a)), 0)
+
+
+def _short(fits: Fits, extents: Mapping[Symbol, int]) -> Short:
+    """The value of an extent that is at most so much, likewise: the plan then holds for calls with the same value."""
+
+    def short(d: Dim, most: int) -> int | None:
+        if isinstance(d, int) or not fits(d, most):
+            return d if isinstance(d, int) and d <= most else None
+        value = evaluate(d, extents)
+        return value if _same(fits)(d, value) else None
+
+    return short

@@ -118,6 +118,20 @@ class KernelIR:
         """Loads of operands with an element for each column."""
         return tuple(load for load in self.loads if load.operand not in self.row_operands)
 
+    @cached_property
+    def is_pairwise(self) -> bool:
+        """Whether it folds computed values of pairs: what varies along its columns is the same in neighbouring rows.
+
+        Then a tile of rows against a tile of columns reads each of them once, and computes all pairs of them.
+        """
+        near = [self.operands[k] for k in self.element_operands]
+        beside = [p.axis for p in self.positions] + [
+            a for k in self.row_operands if k < self.inputs for a, s in enumerate(self.operands[k].strides) if s != "0"
+        ]
+        alone = self.row_axes and not self.pointers and all(o.strides[self.row_axes - 1] == "0" for o in near)
+        ordered = any(part.scans or part.sort or part.ranks for phase in self.phases for part in phase.passes)
+        return bool(alone and near and self.row_axes - 1 in beside and not ordered)
+
     @property
     def index(self) -> str:
         """The type of its offsets and counts."""

@@ -66,6 +66,9 @@ def instruction_totals(kernel: KernelIR, bound: BoundKernel) -> tuple[float, flo
     if products is not None and worth_tiling(kernel, products, bound.extents):
         return _matmul_totals(kernel, products, bound)
     totals[0] = elements * len(kernel.operands)  # a load or store each
+    if kernel.is_pairwise:  # a thread loads what its rows have once, and what a column has once for all of them
+        loads = elements / max(1, kernel.row_vector_width) * len(kernel.element_operands)
+        totals[0] = loads + rows * len(kernel.row_operands)
     fixed = [value.name for value in kernel.scalars]
     for phase in kernel.phases:
         if phase.row is not None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from ..backends.cuda.batch_invariant import batch_invariant_width
+from ..backends.cuda.columns.pairs import pair_width
 from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.kernel import KernelIR, MixedReductionKernel, Operand, Position
@@ -80,7 +81,8 @@ def bind_kernel(
     if not plan.is_elementwise and not plan.column_epilogue:
         looped = replace(kernel, phases=plan.looped, resident=False)
     transposed = None
-    if looped is not None and _may_transpose(plan) and prefers_row_axis_vectors(merged, row_axes, placed.dtypes):
+    across = kernel.is_pairwise or prefers_row_axis_vectors(merged, row_axes, placed.dtypes)
+    if looped is not None and _may_transpose(plan) and across:
         transposed = (_transposed(plan, kernel, merged, placed), _transposed(plan, looped, merged, placed))
     return BoundKernel(kernel, merged.extents, lines, placed.offsets, placed.byte_strides, looped, transposed)
 
@@ -215,6 +217,8 @@ def _transposed(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: 
     alone = _only_operand(plan, kernel.phases, merged, kernel.row_axes)
     words = state_words(kernel.phases)
     width, lines, access = row_axis_access(merged, kernel.row_axes, placed.dtypes, placed.addresses, words, alone)
+    if kernel.is_pairwise:
+        width, access = pair_width(kernel, merged.extents[kernel.row_axes - 1]), tuple("element" for _ in access)
     if plan.batch_invariant:
         width, access = 1, tuple("element" for _ in access)
     operands = tuple(Operand(use.name, use.dtype, line, a) for use, line, a in zip(plan.arrays, lines, access))

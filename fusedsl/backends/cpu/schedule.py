@@ -81,7 +81,8 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
         steps = [line[kernel.row_axes - 1] for line in strides]
         full = [(step, line[-1]) for step, line in zip(steps, strides) if any(line[kernel.row_axes :])]
         beside = any(step == 1 and across != 1 for step, across in full) and all(step in (0, 1) for step, _ in full)
-        if beside or (columns <= SHORT_COLUMNS and rows >= 256 and not kernel.batch_invariant_width):
+        few = columns <= SHORT_COLUMNS and rows >= 256 and not kernel.batch_invariant_width
+        if beside or few or kernel.is_pairwise:
             return "strips:" + "".join(str(step) if step in (0, 1) else "s" for step in steps)
     if (rows < 16 or kernel.batch_invariant_width) and columns >= 4 * PART_ELEMENTS and not scans:
         return "split"

@@ -66,7 +66,8 @@ def _alike(kernel: KernelIR, extents: tuple[int, ...]) -> KernelIR:
     """The kernel for arrays of which is known as little as is ever the case with neighbours along the same axis."""
     if kernel.row_vector_width:
         operands = tuple(replace(operand, access="element") for operand in kernel.operands)
-        return replace(kernel, row_vector_width=1, operands=operands)
+        width = kernel.row_vector_width if kernel.is_pairwise else 1
+        return replace(kernel, row_vector_width=width, operands=operands)
     single = [
         a for a in range(kernel.row_axes) if extents[a] == 1 and all(o.strides[a] == "0" for o in kernel.operands)
     ]

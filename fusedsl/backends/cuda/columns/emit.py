@@ -55,7 +55,7 @@ class ColumnElements:
         self.index.define_tile("tile", full)
         if not s.resident:
             self.index.define_tile("ends", checked)
-        strip = Tile(width=s.width, vectors=1, step=1, checks="t" if kernel.shifted else ".")
+        strip = Tile(width=s.width, vectors=1, step=1, checks="t" if self.index.has_partial_vectors else ".")
         self.src.top.append(f"strip = {strip}  # the rows of a thread")
         threads = {"threads_x": s.threads_x, "threads_y": s.threads_y}
         threads = {"max_threads": s.max_threads} if s.max_threads else threads

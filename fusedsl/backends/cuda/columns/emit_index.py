@@ -80,11 +80,18 @@ class ColumnIndex:
             self._find_base(k, operand)
         if kernel.shifted:
             self._find_shift()
+        elif self.has_partial_vectors:
+            src.assign("left", f"int32(select(in_bounds, min({self.last_extent} - {self.last_row}, {s.width}), 0))")
 
     @property
     def row_bounds(self) -> tuple[str, str]:
         """Where the rows of a thread begin and end, as they are loaded and stored."""
-        return ("int32(0)", "left" if self.kernel.shifted else "int32(1)")
+        return ("int32(0)", "left" if self.has_partial_vectors else "int32(1)")
+
+    @property
+    def has_partial_vectors(self) -> bool:
+        """Whether a vector of rows may be there in part: a shifted one, and one of pairs, of any number of rows."""
+        return self.kernel.shifted or (self.kernel.is_pairwise and self.schedule.width > 1)
 
     def _find_base(self, k: int, operand: Operand) -> None:
         names, terms = self.names, []

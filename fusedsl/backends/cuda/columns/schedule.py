@@ -18,6 +18,7 @@ from ..split_heuristics import (
     state_words,
 )
 from .layout import ColumnSchedule, LoopedColumnSchedule, strip_count, strips_of_lanes, vectors_of_row
+from .pairs import schedule_pairs
 
 WARP = 32
 BLOCK = 256  # threads of a block
@@ -48,6 +49,8 @@ def schedule_columns(
 
     Unless `flexible`, lanes and levels are compiled.
     """
+    if kernel.is_pairwise:
+        return schedule_pairs(kernel, extents, hardware, flexible)
     if not finishes_at_once(kernel):
         resident = _resident(kernel, extents, hardware) if kernel.resident else None
         return resident or _looped(kernel, extents, hardware, 0)
@@ -71,6 +74,8 @@ def schedule_dynamic_columns(
 
     Where it is `listed` and they are not long, no blocks share a strip.
     """
+    if kernel.is_pairwise:
+        return schedule_pairs(kernel, extents, hardware, not listed)
     listed = listed and row_length(kernel, extents) < MANY
     if finishes_at_once(kernel) and not listed:
         return _finished_at_once(kernel, extents, hardware, True, 1)

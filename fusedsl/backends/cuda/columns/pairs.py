@@ -1,0 +1,74 @@
+"""Schedules of pairs: threads hold several rows each, and all of them read the same columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ....hardware import Hardware, blocks_for, registers_for
+from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.liveness import register_count
+from ..split_heuristics import choose_blocks_per_row, finishes_at_once, fold_bytes, row_length, state_words
+from .layout import LoopedColumnSchedule, strips_of_lanes, vectors_of_row
+
+WARP, BLOCK = 32, 128  # threads
+SHARED = 36 << 10  # bytes of states that a block's threads exchange
+WIDTHS = (8, 4, 2, 1)  # rows of a thread
+MOST_REGISTERS = 208  # of a thread: two blocks an SM, whose rows are work enough for each other's loads
+BASE = 24  # registers beside rows, columns and states: addresses, counters
+TEMPORARIES = 3  # … of each row while a pair is computed
+LEAST_TURNS = 8  # of the loop of a block that shares a strip: the last one merges what each of them leaves
+ELEMENTS = 16  # pairs of a thread in an iteration, at most
+
+
+def pair_width(kernel: KernelIR, rows: int) -> int:
+    """Rows of a thread: as many as its registers hold, if there are enough for the threads of a warp."""
+    width = next((w for w in WIDTHS if pair_registers(kernel, w, 1) <= MOST_REGISTERS), 1)
+    while width > 1 and rows < WARP * width:
+        width //= 2
+    return width
+
+
+def pair_registers(kernel: KernelIR, width: int, vectors: int) -> int:
+    """Registers of a thread with so many rows that reads so many columns at once."""
+    read = {value.name for phase in kernel.phases for part in phase.passes for value in part.reads}
+    loads = [load for load in kernel.loads if load.value.name in read]
+    rows, columns = (
+        register_count(load.value.dtype for load in loads if (load.operand in kernel.row_operands) is held)
+        for held in (True, False)
+    )
+    rows += register_count(p.value.dtype for p in kernel.positions if p.axis < kernel.row_axes)
+    tile = 2 if any(phase.tile_phases for phase in kernel.phases) else 1  # the states of a tile beside those so far
+    return BASE + round(width * (rows + tile * state_words(kernel.phases) + TEMPORARIES) + vectors * columns)
+
+
+def schedule_pairs(
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True
+) -> LoopedColumnSchedule:
+    """Loops of threads with several rows each over the columns; blocks share the columns of a strip if rows are few.
+
+    An element of a column is read once for all rows of a thread, and the lanes of a warp read the same ones. Unless
+    `flexible`, lanes and levels are compiled.
+    """
+    width, columns, alone = kernel.row_vector_width, row_length(kernel, extents), finishes_at_once(kernel)
+    vectors = max(1, ELEMENTS // width)
+    while vectors > 1 and (pair_registers(kernel, width, vectors) > MOST_REGISTERS or vectors > columns):
+        vectors //= 2
+    threads = BLOCK
+    while threads > WARP and threads * width * fold_bytes(kernel) > SHARED:
+        threads //= 2
+    lanes = threads
+    while lanes > 1 and lanes >= 2 * vectors_of_row(kernel, extents):
+        lanes //= 2
+    levels, room = threads // lanes, threads if flexible and alone else 0
+    need = pair_registers(kernel, width, vectors)
+    blocks = max(1, blocks_for(hardware, need, threads))
+    count, slots = strips_of_lanes(kernel, extents, lanes), hardware.multiprocessors * blocks
+    steps = -(-columns // (levels * vectors * LEAST_TURNS))
+    parts = choose_blocks_per_row(count, steps, slots) if alone else max(1, min(slots // count, steps))
+    how = "the last one finishes it" if alone else "they wait for each other after each fold"
+    shared = f"; {parts} blocks share the columns of {lanes * width} rows, {how}" if parts > 1 else ""
+    reason = f"pairs: {lanes} threads hold {width} rows each, and read {vectors} of {columns} columns at a time{shared}"
+    split = parts > 1 or room > 0
+    together = parts > 1 and not alone
+    schedule = LoopedColumnSchedule(width, vectors, 0, lanes, levels, blocks, split, together, parts, room)
+    return replace(schedule, reason=reason, registers=registers_for(hardware, blocks, threads))
