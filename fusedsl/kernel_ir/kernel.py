@@ -28,6 +28,8 @@ class Operand:
     near: int = -1  # elementwise kernels: the contiguous axis, if it is not the last one; products: the contiguous axis
     near_access: Access = "element"  # "vector": 16-byte accesses along `near`
     rank: str = ""  # stride kind along sorted positions; "": holds none
+    base: int = -1  # pairs: the operand whose addresses those of this one follow, in the same array; -1: none
+    displacement: int = 0  # … elements from that one's to its own
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,7 @@ def bind_kernel(
     return BoundKernel(kernel, merged.extents, lines, placed.offsets, placed.byte_strides, looped, transposed)
 
 
+MOST_DISPLACEMENT = 128  # elements that are constants of machine code; longer distances vary from call to call
 NO_AXIS = -1  # an axis of extent 1, if a kernel has no row or column axis
 
 
@@ -222,7 +223,23 @@ def _transposed(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: 
     if plan.batch_invariant:
         width, access = 1, tuple("element" for _ in access)
     operands = tuple(Operand(use.name, use.dtype, line, a) for use, line, a in zip(plan.arrays, lines, access))
+    operands = _with_bases(plan, operands, merged, placed) if kernel.is_pairwise else operands
     return replace(kernel, operands=operands, row_vector_width=width)
+
+
+def _with_bases(
+    plan: KernelPlan, operands: tuple[Operand, ...], merged: MergedAxes, placed: BoundArrays
+) -> tuple[Operand, ...]:
+    """Operands that read one array at constant distances share their addresses: those of a row's elements."""
+    first: dict[tuple, int] = {}
+    based = []
+    for k, (operand, use) in enumerate(zip(operands, plan.arrays)):
+        own = k >= plan.inputs or use.gathered is not None
+        base = k if own else first.setdefault((use.kind, use.index, use.views, merged.strides[k]), k)
+        apart = placed.offsets[k] - placed.offsets[base]
+        near = base != k and abs(apart) <= MOST_DISPLACEMENT
+        based.append(replace(operand, base=base, displacement=apart) if near else operand)
+    return tuple(based)
 
 
 def _only_operand(plan: KernelPlan, phases: tuple[Phase, ...], merged: MergedAxes, row_axes: int) -> int:

@@ -61,7 +61,7 @@ class ColumnElements:
         threads = {"max_threads": s.max_threads} if s.max_threads else threads
         self.src.bind("reducer", ColumnReducer(**threads, width=s.width, state=fold_bytes(kernel)))
 
-    def _bind(self, name: str, method: str, *constants: str) -> Function:
+    def _bind(self, name: str, method: str, *constants: str | int) -> Function:
         """An intrinsic of the tile that is worked on; in a loop also of the other one."""
         function = self.src.bind(name, getattr(TILE, method)(*constants))
         if self.schedule.resident:
@@ -73,7 +73,7 @@ class ColumnElements:
         name, k = load.value.name, load.operand
         kind, place, stride = self.index.access(k)
         self.src.stored[name] = self.kernel.operands[k].dtype
-        read = self._bind(f"load_{name}", "load", self.src.stored[name].name, kind)
+        read = self._bind(f"load_{name}", "load", self.src.stored[name].name, kind, *self.index.displacement(k))
         self.src.assign(name, read(self.index.bases[k], place, "columns", *stride))
 
     def load_row(self, load: Load) -> None:
@@ -81,7 +81,7 @@ class ColumnElements:
         name, k = load.value.name, load.operand
         kind, stride = self.index.row_access(k)
         self.src.stored[name] = self.kernel.operands[k].dtype
-        read = self.src.bind(f"load_{name}", STRIP.load(self.src.stored[name].name, kind))
+        read = self.src.bind(f"load_{name}", STRIP.load(self.src.stored[name].name, kind, *self.index.displacement(k)))
         self.src.assign(name, read(self.index.bases[k], *self.index.row_bounds, *stride))
 
     def position(self, position: Position) -> None:

@@ -95,6 +95,9 @@ class ColumnIndex:
 
     def _find_base(self, k: int, operand: Operand) -> None:
         names, terms = self.names, []
+        if operand.base >= 0:
+            self.bases[k] = self.bases[operand.base]
+            return
         for axis in range(self.kernel.row_axes):
             if operand.strides[axis] == "1":
                 terms.append(f"row{axis}")
@@ -153,7 +156,8 @@ class ColumnIndex:
         s, src, kernel, index = self.schedule, self.src, self.kernel, self.index
         axes, rows = tuple(range(kernel.row_axes, kernel.axes)), kernel.row_operands
         self.multi_axis = MultiAxisIndex(src, axes, 1, "column", "columns", self.bases)
-        used = [k for k in range(len(kernel.operands)) if k not in rows and not self._is_plain(k)]
+        own = [k for k, operand in enumerate(kernel.operands) if k not in rows and operand.base < 0]
+        used = [k for k in own if not self._is_plain(k)]
         self.multi_axis.define(used, s.vectors, self.step)
         first = f"{index}(part * {self.threads_y_times(s.vectors)}) + level" if s.is_split else "level"
         src.assign("start", f"{index}({first})")
@@ -176,6 +180,7 @@ class ColumnIndex:
 
     def access(self, k: int) -> tuple[str, str, list[str]]:
         """How the tiles of an operand are accessed: the stride's kind, where, and a further argument."""
+        k = self._base_of(k)
         kind, stride = self.row_access(k)
         if not self._is_plain(k):
             return kind, self.multi_axis.offset(k), stride
@@ -184,4 +189,13 @@ class ColumnIndex:
 
     def row_access(self, k: int) -> tuple[str, list[str]]:
         """How an operand is accessed along the rows of a thread."""
-        return self.src.access(k, self.schedule.width, self.kernel.vector_axis)
+        return self.src.access(self._base_of(k), self.schedule.width, self.kernel.vector_axis)
+
+    def displacement(self, k: int) -> tuple[int, ...]:
+        """Bytes from the operand whose addresses this one's follow, as a further constant of its loads; if there is."""
+        operand = self.kernel.operands[k]
+        return (operand.displacement * operand.dtype.itemsize,) if operand.base >= 0 else ()
+
+    def _base_of(self, k: int) -> int:
+        """The operand whose addresses those of this one follow, or itself."""
+        return k if self.kernel.operands[k].base < 0 else self.kernel.operands[k].base

@@ -21,14 +21,15 @@ from .vector_layout import VectorLayout
 class Tile(VectorLayout):
     """Loads, stores and elementwise functions on all elements of a thread."""
 
-    def load(self, name: str, stride_kind: str = "1") -> Callable:
+    def load(self, name: str, stride_kind: str = "1", displacement: int = 0) -> Callable:
         """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
 
         `start` may also be a tuple: at edges (see Vectors) with the place of each vector in the line, else with its
         offset, in elements; then nothing is checked. `stride_kind` is that of neighbouring elements: "1", "0" (one
         element for a whole vector), "s", or "m" for neighbours whose vectors are not aligned. With "c" vectors lie
         across a column: `start` and `limit` count vectors, `stride` is that from one to the next (of start's type), and
-        those beyond the limit are its last one; with "o" the thread's own first one, which is there.
+        those beyond the limit are its last one; with "o" the thread's own first one, which is there. What is "0" or
+        "s" apart is read `displacement` bytes further.
         """
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)
@@ -48,6 +49,7 @@ class Tile(VectorLayout):
                     elements += load_unaligned(e, kind, self.width, base, number * self.step * kind.itemsize, room)
                     continue
                 places = self.addresses(e, kind, stride_kind, address, self.place(e, kinds[1], start, number), stride)
+                places = [e.builder.add(at, I64(displacement)) for at in places] if displacement else places
                 elements += self.load_vector(e, kind, stride_kind, places, room)
             return e.pack(result, elements)
 
