@@ -24,14 +24,12 @@ class Tile(VectorLayout):
     def load(self, name: str, stride_kind: str = "1", displacement: int = 0) -> Callable:
         """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
 
-        `start` may also be a tuple: at edges (see Vectors) with the place of each vector in the line, else with its
-        offset, in elements; then nothing is checked. `stride_kind` is that of neighbouring elements: "1", "0" (one
-        element for a whole vector), "s", or "m" for neighbours whose vectors are not aligned. With "c" vectors lie
-        across a column: `start` and `limit` count vectors, `stride` is that from one to the next (of start's type), and
-        those beyond the limit are its last one; with "o" the thread's own first one, which is there. What is "0" or
-        "s" apart is read `displacement` bytes further.
+        `start` may be a tuple: at edges (see Vectors) of the place of each vector in the line, else of its offset, in
+        elements, unchecked. `stride_kind` is that of neighbours: "1", "0" (one element for a vector) or "s", read
+        `displacement` bytes further, or "m" for vectors that are not aligned. With "c" vectors lie across a column:
+        `start` and `limit` count vectors, `stride` of start's type parts them; beyond is the last, or with "o" the first.
         """
-        kind = dtype(name)
+        kind, further = dtype(name), I64(displacement)
         result = stored_type(kind, self.count, self.width)
 
         @emitted(result, 4 if stride_kind in "sco" else 3)
@@ -49,7 +47,7 @@ class Tile(VectorLayout):
                     elements += load_unaligned(e, kind, self.width, base, number * self.step * kind.itemsize, room)
                     continue
                 places = self.addresses(e, kind, stride_kind, address, self.place(e, kinds[1], start, number), stride)
-                places = [e.builder.add(at, I64(displacement)) for at in places] if displacement else places
+                places = [e.builder.add(at, further) for at in places] if displacement else places
                 elements += self.load_vector(e, kind, stride_kind, places, room)
             return e.pack(result, elements)
 
