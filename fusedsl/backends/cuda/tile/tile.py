@@ -27,7 +27,7 @@ class Tile(VectorLayout):
         `start` may be a tuple: at edges (see Vectors) of the place of each vector in the line, else of its offset, in
         elements, unchecked. `stride_kind` is that of neighbours: "1", "0" (one element for a vector) or "s", read
         `displacement` bytes further, or "m" for vectors that are not aligned. With "c" vectors lie across a column:
-        `start` and `limit` count vectors, `stride` of start's type parts them; beyond is the last, or with "o" the first.
+        `start` and `limit` count vectors, `stride` of start's type parts them; beyond is the last, with "o" the first.
         """
         kind, further = dtype(name), I64(displacement)
         result = stored_type(kind, self.count, self.width)
