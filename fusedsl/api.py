@@ -132,12 +132,20 @@ class Kernel:
     def _run(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list:
         """The results, of the kind of the arguments: lists and labelled arrays are converted first."""
         if not any(map(is_container, values)):
+            if outs is None and "torch" in sys.modules and (recorded := self._recorded(values)) is not None:
+                return recorded
             return self._program.run(values, outs)
         read = [x if not is_container(x) else containers.read(x, name) for name, x in zip(self.params, values)]
         plain = [x.array if isinstance(x, Labelled) else x for x in read]
         results = self._program.run(plain, outs)
         wrap = containers.wrapper(read, self.params) if outs is None else None
         return results if wrap is None else wrap(results, lambda: self._program.origins(plain))
+
+    def _recorded(self, values: Sequence[Any]) -> list | None:
+        """The results, if torch's autograd records the call; else None."""
+        from .interop import torch_gradients
+
+        return torch_gradients.run(self._program, values) if torch_gradients.records(values) else None
 
     @staticmethod
     def _is_abstract(values: Sequence[Any]) -> bool:

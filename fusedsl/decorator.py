@@ -18,7 +18,7 @@ from .interop.cloudpickle import cloud_pickles, found_by_name
 from .profiler_ranges import profiled_calls
 from .program import Program
 from .runtime import dynamo
-from .runtime.arrays import ArrayFacts, Facts, describe
+from .runtime.arrays import ArrayFacts, Facts, describe, recorded
 from .specs import described
 from .trace import Traced, trace
 from .trace.warm_call import MISSED, WarmCall, build_warm_call, no_warm_call
@@ -100,7 +100,7 @@ class Fused(Generic[P, R]):
         except FusedslError as fault:
             if isinstance(fault, ArgumentError) and has_abstract((args, keywords)):
                 return self._in_trace(args, keywords)
-            reason = why_unfused(fault)
+            reason, records = why_unfused(fault), fault.code == "argument.grad"
             if reason is None:
                 raise
         else:
@@ -110,6 +110,10 @@ class Fused(Generic[P, R]):
                 )
             self._remember(call, args, keywords, results)
             return call.rebuild(results)
+        if records and (recordable := self._recordable(args, keywords)) is not None:
+            from .interop import torch_gradients
+
+            return recordable.rebuild(torch_gradients.run(recordable.program, recordable.values))
         metric_counts.count("fusedsl_unfused_calls")
         self.warn_unfused(reason)
         return self.function(*args, **keywords)
@@ -141,6 +145,15 @@ class Fused(Generic[P, R]):
         dynamo.watch()
         call = self._arguments(args, keywords)
         return self._prepared(call, self._trace(call))
+
+    def _recordable(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> FusedCall | None:
+        """`prepared` for a call that torch's autograd records; None if the function writes an argument."""
+        token = recorded.set(True)
+        try:
+            call = self.prepared(args, keywords)
+        finally:
+            recorded.reset(token)
+        return call if call.outs is None else None
 
     def prepare_abstract(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe) -> FusedCall:
         """`prepared` for arguments that may have no memory, whose facts `described` gives: nothing is cached."""
@@ -174,7 +187,7 @@ class Fused(Generic[P, R]):
         """The trace that fits this call, made now if there is none."""
         if len(self._traces) > SIGNATURES:
             self._traces.clear()
-        traces = self._traces.setdefault(call.signature, [])
+        traces = self._traces.setdefault((call.signature, recorded.get()), [])
         extents, numbers = call.extents, call.numbers
         for candidate in traces:
             if candidate.applies(extents, numbers):

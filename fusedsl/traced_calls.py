@@ -39,12 +39,24 @@ class TracedSource:
             raise ArgumentError("a trace is for one signature", "argument.signature", help="trace the function again")
         return graph, dict(self.traced.guards)
 
+    def build_differentiable(self, parameters, extents, options):
+        """`build` for a graph that will be differentiated."""
+        graph, guards = self.build(parameters, extents, options)
+        return self.traced.differentiable or graph, guards
+
     def cache_parts(self) -> dict | None:
         """The graph of the trace, and the program in generated files: plans depend on these alone.
 
         The trace itself is not cached: it depends on more than the function's text.
         """
         return self._parts
+
+    def differentiable_parts(self) -> dict | None:
+        """What the plans of a gradient depend on."""
+        parts, graph = self.cache_parts(), self.traced.differentiable
+        if parts is None or graph is None or graph == self.traced.graph:
+            return parts
+        return {**parts, "differentiable": json.dumps(graph_to_json(graph))}
 
     @functools.cached_property
     def _parts(self) -> dict | None:

@@ -44,6 +44,11 @@ def spread(b: GraphBuilder, g: Node, shape: tuple[Dim, ...]) -> Node:
     return g if tuple(map(b.canonical, g.type.shape)) == wanted else shapes.broadcast_to(b, g, shape)
 
 
+def alike(b: GraphBuilder, x: Node, to: Type) -> Node:
+    """A cotangent that is given for a node of type `to`, or a tangent; ShapeError for one of another shape."""
+    return shapes.broadcast_to(b, b.convert(x, cotangent_dtype(to.dtype)), to.shape)
+
+
 def zeros(b: GraphBuilder, to: Type) -> Node:
     """The cotangent of a value that does not affect the results."""
     return shapes.broadcast_to(b, b.convert(b.literal(0.0), cotangent_dtype(to.dtype)), to.shape)

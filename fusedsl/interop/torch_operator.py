@@ -8,7 +8,7 @@ implementation computes shapes, dtypes and strides from the plan, and compiles n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from ..runtime.array_faults import dtype_fault
 from ..runtime.arrays import ArrayFacts, Facts, Weak, describe, gradient_fault
 from ..runtime.check_outputs import output_mismatch
 from ..runtime.outputs import packed_strides
+from .torch_gradients import gradients_of
 
 _registered: dict[str, Any] = {}  # by name
 
@@ -43,7 +44,7 @@ def call(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) ->
             message, help = "torch.vmap of a kernel is not implemented", "pass the batch as one more axis, x[:, None]: "
             help += "programs broadcast; or vmap a function under @fusedsl.fuse, which then runs unfused"
             raise Unsupported(message, "unsupported.vmap", help=help)
-        if isinstance(value, torch.Tensor) and value.requires_grad and torch.is_grad_enabled():
+        if outs and isinstance(value, torch.Tensor) and value.requires_grad and torch.is_grad_enabled():
             raise gradient_fault(parameter)
     kinds = "".join(["t" if isinstance(v, torch.Tensor) else "n" for v in values])
     if outs and not [out for out in outs if out is None]:
@@ -83,7 +84,31 @@ def operator(program_name: str, kinds: str, outs: int = 0) -> str:
     written = tuple(f"out{k}" for k in range(outs))
     _registered[name] = torch.library.custom_op(f"fusedsl::{name}", run, mutates_args=written, schema=schema)
     _registered[name].register_fake(fake)
+    if not outs:
+        _registered[name].register_autograd(_backward(program), setup_context=_save)
     return name
+
+
+def _save(ctx: Any, inputs: Sequence[Any], output: Sequence[Any]) -> None:
+    """Keep the arguments of a call for its backward."""
+    ctx.save_for_backward(*(x for x in inputs if isinstance(x, torch.Tensor)))
+    ctx.numbers = [None if isinstance(x, torch.Tensor) else x for x in inputs]
+
+
+def _backward(program: Program) -> Callable[..., tuple[Any, ...]]:
+    """The backward of a program's operator: the operator of its gradients."""
+
+    def backward(ctx: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        tensors = iter(ctx.saved_tensors)
+        values = [next(tensors) if x is None else x for x in ctx.numbers]
+        return tuple(gradients_of(program, values, gradients, ctx.needs_input_grad, call_operator))
+
+    return backward
+
+
+def call_operator(program: Program, values: Sequence[Any]) -> list[Any]:
+    """The results of a program's operator."""
+    return list(call(program, values, None))
 
 
 def fake_results(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:

@@ -265,8 +265,12 @@ class GraphBuilder(ExtentBuilder):
 
     def finish(self, results: list[Node]) -> Graph:
         """The graph of these results, with unified extents replaced by one expression."""
+        graph = self.differentiable(results)
+        return rebuild_graph(graph, lambda n, args: args[0] if n.attr == STOPPED else with_arguments(n, args))
+
+    def differentiable(self, results: list[Node]) -> Graph:
+        """`finish` for a graph that will be differentiated: what derivatives take as constants is marked in it."""
         graph = Graph(self.parameters, tuple(self.strong(r) for r in results), tuple(self.checks))
-        graph = rebuild_graph(graph, lambda n, args: args[0] if n.attr == STOPPED else with_arguments(n, args))
         return resolve_dims(graph, {k: self.canonical(k) for k in self.unified})
 
 

@@ -111,7 +111,24 @@ def build(
     show them. `constants` are names bound to literals. Raises the first error of the program, with the errors of other
     statements in `.others`.
     """
+    builder, results = _built(program, parameters, extents, options, constants)
+    return builder.finish(results), builder.guards
+
+
+def build_differentiable(
+    program: ParsedText,
+    parameters: tuple[ir.Parameter, ...],
+    extents: Mapping[Symbol, int],
+    options: Options,
+    constants: Mapping[str, Any] | None = None,
+) -> tuple[ir.Graph, dict[Dim, bool]]:
+    """`build` for a graph that will be differentiated."""
+    builder, results = _built(program, parameters, extents, options, constants)
+    return builder.differentiable(results), builder.guards
+
+
+def _built(program, parameters, extents, options, constants) -> tuple[GraphBuilder, list[ir.Node]]:
+    """The builder of a program, and its results."""
     builder = GraphBuilder(parameters, extents, options.rounding)
     evaluator = TextEvaluator(builder, program.text, options.limits)
-    results = evaluator.program(program, constants or {})
-    return builder.finish(results), builder.guards
+    return builder, evaluator.program(program, constants or {})

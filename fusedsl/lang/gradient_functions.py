@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..gradients import reverse
-from ..ir import shapes
+from ..gradients.fitting import alike
 from ..ir.builder import GraphBuilder, fail
 from ..ir.graph import Node
 from .functions import function
@@ -96,9 +96,8 @@ def _alike(b: GraphBuilder, where: tuple[str, str, int], given: Nodes, values: N
     ready = []
     for x, value in zip(given, values):
         try:
-            x = b.convert(x, reverse.cotangent_dtype(value.type.dtype))
             with b.pointing(operand):
-                ready.append(shapes.broadcast_to(b, x, value.type.shape))
+                ready.append(alike(b, x, value.type))
         except (ShapeError, DTypeError) as error:
             raise fail(error, operand) from None
     return tuple(ready)

@@ -125,6 +125,12 @@ class TextSource:
 
         return build(self.program, parameters, extents, options, self.constants)
 
+    def build_differentiable(self, parameters, extents, options):
+        """`build` for a graph that will be differentiated."""
+        from ..lang.build import build_differentiable
+
+        return build_differentiable(self.program, parameters, extents, options, self.constants)
+
     def header(self) -> tuple[str, ...]:
         """The program re-printed from its tree."""
         from ..lang.printer import show

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -206,8 +207,11 @@ def _check_tensor(torch: Any, x: Any, name: str) -> None:
     if x.layout is not torch.strided:
         help = f"pass {name}.to_dense()"
         raise ArgumentError(f"{name} is a sparse tensor ({x.layout})", "argument.sparse", help=help)
-    if x.requires_grad and torch.is_grad_enabled():
+    if x.requires_grad and torch.is_grad_enabled() and not recorded.get():
         raise gradient_fault(name)
+
+
+recorded: ContextVar[bool] = ContextVar("recorded", default=False)  # whether the call records its gradients itself
 
 
 def gradient_fault(name: str) -> ArgumentError:

@@ -62,6 +62,7 @@ class Traced:
     conditions: tuple[tuple[Node, bool | int | float], ...]  # nodes on extents, with the value they had
     baked: Mapping[int, bool | int | float]  # numbers that decided a branch or shape: argument → value
     state_guards: tuple[Guard, ...]  # globals, cells and attributes that the function read
+    differentiable: Graph | None = None  # the graph with marks of what derivatives take as constants; None: no marks
 
     def unchanged(self) -> bool:
         """True if every global, cell and attribute that the function read still has its value."""
@@ -144,6 +145,7 @@ def _traced(function: Callable, inputs: TraceInputs, recorder: Recorder) -> Trac
         tuple(recorder.conditions.items()),
         dict(recorder.baked),
         tuple(rewriter.state_guards),
+        builder.differentiable(nodes),
     )
 
 

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ..errors import FusedslError, TraceError
 from ..ir import shapes
+from ..ir.graph import Node
 from ..lang.evaluate import TextEvaluator
 from .array_library import library
 from .source_location import innermost, site_of
 from .trace_values import TraceValues
+from .tracer import Tracer
+
+
+def _torch_records() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.is_grad_enabled()
 
 
 class Recorder(TraceValues):
     """One trace: a builder, and tracers for the arguments."""
+
+    _records = False  # whether torch recorded gradients as the trace began
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._records = _torch_records()
+
+    def tracer(self, node: Node, mutable: bool = True, captured: bool = False) -> Tracer:
+        """The tracer of a node; of a constant to derivatives, where the function turns torch's gradients off."""
+        constant = self._records and not _torch_records()
+        return super().tracer(self.builder.stop_gradient(node) if constant else node, mutable, captured)
 
     def axes(self, a: Any, axes: Any) -> tuple[int, ...]:
         """Axes of an array, normalised to count from 0; None is all of them.

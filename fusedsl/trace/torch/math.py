@@ -257,7 +257,7 @@ def clone(input, *, memory_format=None):
     return language("copy", input)
 
 
-@torch_function("resolve_neg", "conj", "conj_physical", "real", "detach", "alias")
+@torch_function("resolve_neg", "conj", "conj_physical", "real", "alias")
 def resolve_conj(input):
     return input
 
@@ -265,3 +265,8 @@ def resolve_conj(input):
 @torch_function()
 def contiguous(input, memory_format=None):
     return input.viewed(View(lambda x: x, certain=False))
+
+
+@torch_function()
+def detach(input):
+    return language("stop_gradient", input)
