@@ -16,8 +16,11 @@ from ..program.gradient_source import gradient_program
 
 
 def records(values: Sequence[Any]) -> bool:
-    """Whether torch's autograd records a call of these arguments."""
-    return torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in values)
+    """Whether torch's autograd, or a gradient of torch.func, records a call of these arguments."""
+    tensors = [x for x in values if isinstance(x, torch.Tensor)]
+    functorch = torch._C._functorch
+    recorded = any(x.requires_grad or functorch.is_gradtrackingtensor(x) for x in tensors)
+    return torch.is_grad_enabled() and recorded and not any(map(functorch.is_batchedtensor, tensors))
 
 
 def run(program: Program, values: Sequence[Any]) -> list[Any]:
@@ -29,23 +32,29 @@ class _RecordedCall(torch.autograd.Function):
     """A call of a program, as autograd records it."""
 
     @staticmethod
-    def forward(ctx: Any, program: Program, *values: Any) -> tuple[Any, ...]:
-        results = program.run(values)
-        ctx.program = program
-        ctx.save_for_backward(*(x for x in values if isinstance(x, torch.Tensor)))
-        ctx.numbers = [None if isinstance(x, torch.Tensor) else x for x in values]
-        ctx.mark_non_differentiable(*(r for r in results if not r.is_floating_point()))
+    def forward(program: Program, *values: Any) -> tuple[Any, ...]:
+        return tuple(program.run(values))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        ctx.program, *values = inputs
+        save_arguments(ctx, values)
+        ctx.mark_non_differentiable(*(r for r in output if not r.is_floating_point()))
         ctx.set_materialize_grads(False)
-        return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        values = _values(ctx)
-        return None, *gradients_of(ctx.program, values, gradients, ctx.needs_input_grad[1:])
+        return None, *gradients_of(ctx.program, saved_arguments(ctx), gradients, ctx.needs_input_grad[1:])
 
 
-def _values(ctx: Any) -> list[Any]:
-    """The arguments of the call that a context is of."""
+def save_arguments(ctx: Any, values: Sequence[Any]) -> None:
+    """Keep the arguments of a call for its backward."""
+    ctx.save_for_backward(*(x for x in values if isinstance(x, torch.Tensor)))
+    ctx.numbers = [None if isinstance(x, torch.Tensor) else x for x in values]
+
+
+def saved_arguments(ctx: Any) -> list[Any]:
+    """What `save_arguments` kept."""
     tensors = iter(ctx.saved_tensors)
     return [next(tensors) if x is None else x for x in ctx.numbers]
 

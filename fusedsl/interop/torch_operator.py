@@ -25,7 +25,7 @@ from ..runtime.array_faults import dtype_fault
 from ..runtime.arrays import ArrayFacts, Facts, Weak, describe, gradient_fault
 from ..runtime.check_outputs import output_mismatch
 from ..runtime.outputs import packed_strides
-from .torch_gradients import gradients_of
+from .torch_gradients import gradients_of, save_arguments, saved_arguments
 
 _registered: dict[str, Any] = {}  # by name
 
@@ -90,18 +90,14 @@ def operator(program_name: str, kinds: str, outs: int = 0) -> str:
 
 
 def _save(ctx: Any, inputs: Sequence[Any], output: Sequence[Any]) -> None:
-    """Keep the arguments of a call for its backward."""
-    ctx.save_for_backward(*(x for x in inputs if isinstance(x, torch.Tensor)))
-    ctx.numbers = [None if isinstance(x, torch.Tensor) else x for x in inputs]
+    save_arguments(ctx, inputs)
 
 
 def _backward(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The backward of a program's operator: the operator of its gradients."""
 
     def backward(ctx: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
-        tensors = iter(ctx.saved_tensors)
-        values = [next(tensors) if x is None else x for x in ctx.numbers]
-        return tuple(gradients_of(program, values, gradients, ctx.needs_input_grad, call_operator))
+        return tuple(gradients_of(program, saved_arguments(ctx), gradients, ctx.needs_input_grad, call_operator))
 
     return backward
 

@@ -217,7 +217,7 @@ recorded: ContextVar[bool] = ContextVar("recorded", default=False)  # whether th
 def gradient_fault(name: str) -> ArgumentError:
     """The error for a tensor that requires grad."""
     help = f"pass {name}.detach(), or call under torch.no_grad()"
-    return ArgumentError(f"{name} requires grad, and a kernel records no gradient", "argument.grad", help=help)
+    return ArgumentError(f"{name} requires grad, and this call records no gradient", "argument.grad", help=help)
 
 
 # ---- CuPy

@@ -249,15 +249,14 @@ def test_functions_that_torch_compiles_for_a_card(mode):
 # ---- eager gradients: a call runs the function itself, which torch records
 
 
-def test_eager_calls_that_record_gradients_run_the_function_itself():
+@pytest.mark.filterwarnings("error:.*ran without fusion")
+def test_eager_calls_record_gradients():
     @fd.fuse
     def loss(x, w):
         return (torch.tanh(x @ w) ** 2).mean()
 
     x, w = torch.randn(5, 4), torch.randn(4, 3, requires_grad=True)
-    with pytest.warns(RuntimeWarning, match=r"loss ran without fusion: w requires grad") as told:
-        loss(x, w).backward()
-    assert told[0].filename == __file__
+    loss(x, w).backward()
     found, w.grad = w.grad, None
     loss.function(x, w).backward()
     torch.testing.assert_close(found, w.grad)
@@ -267,7 +266,7 @@ def test_eager_calls_that_record_gradients_run_the_function_itself():
 
 
 @pytest.mark.filterwarnings("ignore:.*ran without fusion")
-def test_gradients_flow_to_arrays_from_outside_and_warn_once():
+def test_gradients_flow_to_arrays_from_outside():
     w = torch.randn(4, requires_grad=True)
     weighed = fd.fuse(lambda x: (x * w).sum())
     weighed(torch.ones(4)).backward()
@@ -281,7 +280,7 @@ def test_gradients_flow_to_arrays_from_outside_and_warn_once():
     assert caught.value.__context__ is None
     kernel = fd.kernel("x * 2")
     with pytest.raises(fd.ArgumentError, match=r"x requires grad.*\n.*x.detach\(\), or call under torch.no_grad"):
-        kernel(w)
+        kernel(w, out=torch.empty(4))
 
 
 def test_transformations_that_a_kernel_cannot_follow_say_what_to_do():
@@ -290,7 +289,6 @@ def test_transformations_that_a_kernel_cannot_follow_say_what_to_do():
         torch.vmap(kernel)(torch.ones(3, 4))
     with pytest.raises(fd.DeviceError, match=r"x is a torch tensor on meta\n.*fusedsl.spec\(x.shape, x.dtype\)"):
         kernel(torch.ones(3, device="meta"))
-    assert "grad" not in dir(kernel)
 
 
 @pytest.mark.filterwarnings("ignore")  # torch.jit is deprecated, and warns of sizes that a trace takes for granted
