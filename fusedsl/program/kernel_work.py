@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import log2, prod
 
 from ..backends.cuda.matmul.schedule import EDGE
+from ..backends.cuda.scan_sort.radix_schedule import RadixSortSchedule, pass_bytes, passes
 from ..backends.cuda.scan_sort.sort_method import sort_of
 from ..backends.cuda.scan_sort.sort_schedule import SortSchedule
 from ..backends.cuda.schedule_base import Schedule
@@ -21,6 +22,8 @@ from .attention_work import attention_work, multiply_adds, score_instructions
 from .instruction_counts import add_counts, matmul_instructions
 from .kernel_launch import KernelLaunch
 from .matmul_work import matmul_products
+
+DIGIT = 40  # instructions that count, rank and scatter a word by one digit
 
 
 def kernel_work(
@@ -40,10 +43,11 @@ def kernel_work(
     issued += _sort_instructions(launch)
     once = sum(size // passes for size, passes in reads)
     again = sum(size for size, _ in reads) - once
+    read_in_passes, written_in_passes = _sort_bytes(launch)
     at_once = min(blocks, hardware.multiprocessors * max(1, launch.blocks_per_sm(hardware)))
     return Work(
-        once,
-        written,
+        once + read_in_passes,
+        written + written_in_passes,
         issued,
         special,
         double,
@@ -84,6 +88,8 @@ def instruction_totals(kernel: KernelIR, bound: BoundKernel) -> tuple[float, flo
 def _sort_instructions(launch: KernelLaunch) -> float:
     """Instructions that sort rows: rounds of selection, or a sort in shared memory."""
     sort, schedule = sort_of(launch.kernel), launch.schedule
+    if sort is not None and isinstance(schedule, RadixSortSchedule):
+        return launch.rows * launch.columns * passes(sort) * DIGIT
     if sort is None or not isinstance(schedule, SortSchedule):
         return 0
     ranking, rows, columns = schedule.sort_method, launch.rows, launch.columns
@@ -95,6 +101,15 @@ def _sort_instructions(launch: KernelLaunch) -> float:
         return 0
     merges = log2(max(1, columns / ranking.size))  # levels of merging sorted runs
     return rows * columns * (ordering(ranking.size) + merges * EXCHANGE)
+
+
+def _sort_bytes(launch: KernelLaunch) -> tuple[int, int]:
+    """Bytes that a radix sort reads and writes in its passes, the words that it makes of the elements included."""
+    sort = sort_of(launch.kernel)
+    if sort is None or not isinstance(launch.schedule, RadixSortSchedule):
+        return 0, 0
+    elements, (read, written) = launch.rows * launch.columns, pass_bytes(sort)
+    return elements * (passes(sort) * read + written), elements * (passes(sort) + 1) * written
 
 
 def _matmul_totals(kernel: KernelIR, products: MatmulAxes, bound: BoundKernel) -> tuple[float, float, float]:

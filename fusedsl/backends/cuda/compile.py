@@ -41,6 +41,8 @@ from .rows.schedule import LoopedRowSchedule, ResidentRowSchedule
 from .rows.smem import SmemRowSchedule
 from .rows_and_columns.emit import emit_rows_and_columns
 from .rows_and_columns.schedule import MixedReductionSchedule
+from .scan_sort.radix_emit import emit_radix_sort
+from .scan_sort.radix_schedule import RadixSortSchedule
 from .scan_sort.scan_schedule import LookbackSchedule
 from .scan_sort.sort_schedule import SortSchedule
 from .schedule_base import Schedule
@@ -54,6 +56,7 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     TransposeSchedule: emit_transpose,
     **dict.fromkeys((ResidentRowSchedule, SmemRowSchedule, LoopedRowSchedule), emit_rows),
     **dict.fromkeys((LookbackSchedule, SortSchedule), emit_rows),
+    RadixSortSchedule: emit_radix_sort,
     PersistentClusterSchedule: emit_persistent,
     CooperativeSchedule: emit_cooperative,
     **dict.fromkeys((ColumnSchedule, LoopedColumnSchedule), emit_columns),

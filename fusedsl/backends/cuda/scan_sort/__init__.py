@@ -35,3 +35,13 @@ insert = _FILE.maker("insert", "buffer", "room, entries, bound, first")
 flush = _FILE.maker("flush", "buffer", "room")
 store_run = _FILE.maker("store_run", "codec, size", "room, work, at")
 merge_runs = _FILE.maker("merge_runs", "codec, size", "work, total")
+
+radix_sorter = File("scan_sort.radix_digits").type("radix_sorter", "name, descending, items, positions", Named)
+
+_FILE = File("scan_sort.radix_intrinsics")
+store_words = _FILE.maker("store_words", "sorter, tile", "room, values, start, limit")
+count_digits = _FILE.maker("count_digits", "sorter", "room, padded, half, turn, begin, end, counts")
+scatter_digits = _FILE.maker(
+    "scatter_digits", "sorter", "room, padded, half, moves, columns, turn, begin, end, counts, block, blocks"
+)
+ranked = _FILE.maker("ranked", "sorter, part, count", "room, padded, half, moves, first, limit")

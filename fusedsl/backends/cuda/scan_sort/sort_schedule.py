@@ -13,6 +13,7 @@ from ....kernel_ir.phase import Value
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import VECTOR_CLASSES, WARP, RowSchedule, row_width
 from ..schedule_base import Extents
+from .radix_schedule import can_radix_sort, schedule_radix_sort
 from .sort_method import SortMethod, sort_of
 
 ADDRESSING = 20  # registers beside those that hold entries
@@ -47,7 +48,7 @@ class SortSchedule(RowSchedule):
         return replace(launch, workspace=2 * prod(extents[: kernel.row_axes]) * size)
 
 
-def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> SortSchedule:
+def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     """How a row kernel with an order runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
     sort, columns = sort_of(kernel), extents[-1]
     assert sort is not None
@@ -65,12 +66,14 @@ def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
         return _sorted(kernel, columns, reach, width, hardware)
     if chosen:
         return _chosen(kernel, extents, width, sort.count or 1, slots, hardware)
+    if can_radix_sort(kernel, columns):
+        return schedule_radix_sort(kernel, extents, hardware)
     return _merged(kernel, columns, width, slots, hardware)
 
 
 def generic_sort(
     held: KernelIR, streamed: KernelIR, extents: tuple[int, ...], hardware: Hardware
-) -> tuple[KernelIR, SortSchedule]:
+) -> tuple[KernelIR, RowSchedule]:
     """The kernel, resident or not, and how it runs, in few forms for all extents."""
     sort, columns, width = sort_of(held), extents[-1], row_width(held)
     assert sort is not None
@@ -88,6 +91,8 @@ def generic_sort(
         like = (MANY if crowd else hardware.multiprocessors, *(1,) * (held.row_axes - 1), MANY)
         schedule = _chosen(streamed, like, width, sort.count or 1, slots, hardware)
         return streamed, replace(schedule, reason=schedule.reason.replace(f"{MANY} columns", f"{columns} columns"))
+    if can_radix_sort(streamed, columns):
+        return streamed, schedule_radix_sort(streamed, extents, hardware)
     return streamed, _merged(streamed, columns, width, slots, hardware)
 
 

@@ -1,0 +1,182 @@
+"""Emits a radix sort: keys of the blocks' shares, passes with grid barriers between them, phases over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.phase import Phase, Sort
+from ..emit.phase_emitter import PhaseEmitter
+from ..emit.source_text import TILE, SourceBuilder, header
+from ..rows.emit_early_gathers import EarlyGathers
+from ..rows.emit_elements import RowElements
+from ..rows.emit_index import RowIndex
+from ..rows_and_columns import grid_dim
+from ..tile import Tile, block_idx, grid_barrier_reset, grid_barrier_wait, udiv
+from . import count_digits, radix_sorter, ranked, scatter_digits, store_words
+from .radix_schedule import (
+    BINS_BYTES,
+    PADDING,
+    READ_AHEAD,
+    THREADS,
+    RadixSortSchedule,
+    has_positions,
+    passes,
+    word_bytes,
+)
+from .sort_emit import RowSort
+from .sort_method import sort_of
+
+ROW = ("room", "padded", "half", "moves")  # where the words of a row are, and whether they have moved
+
+
+def emit_radix_sort(kernel: KernelIR, schedule: RadixSortSchedule) -> str:
+    """The generated file of a kernel whose rows are sorted digit by digit."""
+    description = (
+        f"a radix sort; blocks of {schedule.threads} threads share a row and meet after each count and scatter"
+    )
+    one_by_one = tuple(replace(operand, access="element") for operand in kernel.operands)  # aligned or not
+    src = SourceBuilder(replace(kernel, operands=one_by_one))
+    PhaseEmitter(src, RadixRow(src, schedule)).emit()
+    return src.text(header(kernel, description, ""), "Each block has a share of a row.")
+
+
+class RankedRow(RowSort):
+    """The words of a row in global memory, and what phases over the ranks read of them."""
+
+    def emit(self, phase: Phase, column: str) -> None:
+        if phase.sort is not None:
+            value = self.src.element(phase.sort.key.name)
+            self.src.emit(self.functions["store_row_words"]("room", value, column, "columns"))
+
+    def define(self, sort: Sort, items: int) -> None:
+        """The intrinsics of the sort."""
+        src = self.src
+        src.functions += ["", ""]
+        makes = radix_sorter(sort.key.dtype.name, sort.descending, items, has_positions(sort))
+        sorter = src.bind("sorter", makes, src.functions)
+        self._bind(store_row_words=store_words(sorter, TILE), count_share=count_digits(sorter))
+        self._bind(scatter_share=scatter_digits(sorter))
+        for part, value in (("values", sort.values), ("positions", sort.positions)):
+            if value is not None:
+                self._bind(**{f"ranked_{part}": ranked(sorter, part, READ_AHEAD)})
+        for part in dict.fromkeys(part for part, _, _ in sort.places):
+            self._bind(**{f"entry_{part}": ranked(sorter, part, 0)})
+        src.bind("ranks", Tile(width=1, vectors=READ_AHEAD, step=THREADS, checks="v" * READ_AHEAD))
+
+    def end(self, phase: Phase) -> None:
+        """The row values that are elements of the order."""
+        for part, place, value in phase.sort.places if phase.sort else ():
+            self.src.assign(value.name, self.functions[f"entry_{part}"](*ROW, place, "columns"))
+            self.src.ready.add(value.name)
+
+    def emit_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+        """A phase over the ranks, a tile of which each block takes in turn."""
+        src, sort, index = self.src, sort_of(self.src.kernel), self.index
+        assert sort is not None
+        limit, values = self._limit(sort), (("values", sort.values), ("positions", sort.positions))
+        names = {v.name for _, v in values if v is not None}
+        for argument in phase.element.args:
+            if argument.name not in names:
+                emitter.provide(argument)
+        tile = THREADS * READ_AHEAD
+        src.assign("rank", f"{index}({index}(block_in_row) * {tile} + thread_in_row)")
+        with src.while_(f"rank < {limit}"):
+            for part, value in values:
+                if value is not None:
+                    src.assign(value.name, self.functions[f"ranked_{part}"](*ROW, "rank", limit))
+                    src.ready.add(value.name)
+            self._work(number, phase, limit)
+            src.assign("rank", f"{index}(rank + {index}(blocks_per_row) * {tile})")
+        src.ready -= names
+
+
+class RadixRow:
+    """Layout of rows that are sorted: shares of a row for its blocks, row after row."""
+
+    stores = stores_row = ""
+
+    def __init__(self, src: SourceBuilder, schedule: RadixSortSchedule):
+        self.src, self.schedule, self.index = src, schedule, RowIndex(src, schedule)
+        first = "(thread_in_row == 0) & (block_in_row == 0)"
+        self.elements = RowElements(self.index, EarlyGathers({}), first=first, prefetch=False)
+        self.sort = RankedRow(src, schedule, self.index.bases)
+        self.elements.sort = self.sort
+
+    @contextmanager
+    def rows(self, emitter: PhaseEmitter) -> Iterator[None]:
+        src, index, sort = self.src, self.index.index, sort_of(self.src.kernel)
+        assert sort is not None
+        self.elements.define()
+        self.sort.define(sort, self.schedule.items)
+        src.read_scalars()
+        src.assign("count", f"{index}({self.index.count_rows()})")
+        src.assign("blocks_per_row", f"int32(max({udiv(grid_dim(), 'int32(count)')}, 1))")
+        src.assign("row_group", f"int32({udiv(block_idx(), 'blocks_per_row')})")
+        src.assign("block_in_row", f"int32({block_idx()} - int32(row_group * blocks_per_row))")
+        src.assign("row_groups", f"int32({udiv(grid_dim(), 'blocks_per_row')})")
+        src.assign("number", f"{index}(row_group)")
+        src.assign("met", "int32(0)")
+        with src.while_("number < count"):
+            self.index.find_row("number")
+            self.index.find_columns()
+            self._find_room(sort)
+            yield
+            self._meet()
+            src.assign("number", f"{index}(number + row_groups)")
+        with src.if_("row_group < count"):
+            src.emit(grid_barrier_reset("semaphores", "row_group * 2", "blocks_per_row"))
+
+    def _find_room(self, sort: Sort) -> None:
+        """Where the row's words and the counts of its blocks are; the block's share of the row."""
+        src, shift = self.src, self.schedule.tile.bit_length() - 1
+        size = 2 * (word_bytes(sort) + 4 * has_positions(sort))
+        src.assign("padded", f"int64((columns + {PADDING - 1}) & {-PADDING})")
+        src.assign("room", f"workspace + int64({grid_dim()}) * {BINS_BYTES} + int64(row_group) * padded * {size}")
+        src.assign("counts", f"workspace + int64(row_group * blocks_per_row) * {BINS_BYTES}")
+        src.assign("tiles", f"int32((columns + {self.schedule.tile - 1}) >> {shift})")
+        src.assign("share", f"int32({udiv('int32(tiles + blocks_per_row - 1)', 'blocks_per_row')} << {shift})")
+        src.assign("first", "int32(min(int64(block_in_row) * int64(share), int64(columns)))")
+        src.assign("last", "int32(min(int64(first) + int64(share), int64(columns)))")
+
+    def _meet(self) -> None:
+        """Wait for the other blocks of the row."""
+        self.src.assign("met", "int32(met + blocks_per_row)")
+        self.src.emit(grid_barrier_wait("semaphores", "row_group * 2", "met"))
+
+    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+        if phase.ranks:
+            self.sort.emit_phase(emitter, number, phase)
+            return
+        self._over_columns(emitter, number, phase)
+        if phase.sort is not None:
+            self._sort(phase.sort)
+            self.sort.end(phase)
+        emitter.forget()
+
+    def _over_columns(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+        """Tiles of the row, of which each block takes one in turn."""
+        src, index, tile = self.src, self.index.index, self.index.stride
+        emitter.begin_loop(phase)
+        src.assign("column", f"{index}(start + {index}(block_in_row) * {tile})")
+        with src.while_("column < columns"), src.local_values():
+            emitter.tile(number, phase)
+            src.assign("column", f"{index}(column + {index}(blocks_per_row) * {tile})")
+
+    def _sort(self, sort: Sort) -> None:
+        """The passes: a block counts the digits of its share, all meet, and it scatters the share."""
+        src, functions = self.src, self.sort.functions
+        self._meet()
+        src.emit("half = int32(0)", "moves = int32(0)", "turn = int32(0)")
+        with src.while_(f"turn < {passes(sort)}"):
+            own = f"counts + int64(block_in_row) * {BINS_BYTES}"
+            src.emit(functions["count_share"]("room", "padded", "half", "turn", "first", "last", own))
+            self._meet()
+            share = ("columns", "turn", "first", "last", "counts", "block_in_row", "blocks_per_row")
+            src.assign("moved", functions["scatter_share"]("room", "padded", "half", "moves", *share))
+            self._meet()
+            src.assign("half", "int32(half ^ moved)")
+            src.assign("moves", "int32(moves + moved)")
+            src.assign("turn", "int32(turn + 1)")
