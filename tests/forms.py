@@ -143,6 +143,15 @@ FORMS: dict[str, tuple[int, list[str]]] = {
         + ["{x3}[{index0}, :, 0]"]
         + ["where({m}, {x1}[{index0}], {c})", "{x1}[iota({x1}, 0) % 2]", "{x1}[{n} % size({x1}, 0)]"],
     ),
+    "scatters": (
+        4,
+        ["scatter_add({x1}, {index0}, {c})", "scatter({x1}, {index0}, {c})", "scatter_max({x2}, {index1}, {c}, axis=1)"]
+        + ["scatter({x1}, arange(size({x1}, 0)) * 3 % 5, {x1} * 2)", "scatter_min(5, arange(size({x1}, 0)) % 5, {x1})"]
+        + ["scatter_add({x1}, arange(size({x1}, 0)) * 3 % 7, {same})", "bincount({n}, 7)", "bincount({n}, 4, {c})"]
+        + ["segment_sum({x1}, ids=arange(size({x1}, 0)) * 5 % 4, n=3)", "segment_max({x1}, offsets=3 * arange(4))"]
+        + ["segment_mean({x1}, offsets=2 * arange(5))", "segment_softmax({x1}, ids=arange(size({x1}, 0)) // 3, n=4)"]
+        + ["segment_min({x1}, ids={n} % 3, n=3)", "histogram({x}, 5, range=(-2, 2))[0]"],
+    ),
     "contractions": (
         5,
         ["{x2} @ {x2}.mT", "{x1} @ {times}", "matmul({x1}, {times})", "{x2}.mT @ {x2}", "inner({x1}, {last})"]

@@ -230,6 +230,18 @@ GATHERS = [
     "take_along_axis(x, along, 1)", "take_along_axis(x, reshape(at, (-1,)), axis=None)",
     ("take_along_axis(x, iota(x, -1))", "x"), "x[at]", "x[:, at]", "x[at, 1]", "x[at, at]", "x[1]", "x[0, 1, 2]",
     "x[:, None]", "x[..., -1]", "x[::-1, 1:3]", "x[None, ..., ::2]",
+    ("scatter(v, arange(5) % 2, v)", "concatenate([v[4:], v[3:4], v[2:]])"),
+    ("scatter_add(3, arange(5) % 3, v)", "concatenate([v[:2] + v[3:], v[2:3]])"),
+    ("scatter_max(3, arange(5) % 3, v)", "concatenate([maximum(v[:2], v[3:]), v[2:3]])"),
+    ("scatter_min(v[:3], arange(5) % 3, v)", "concatenate([minimum(v[:2], v[3:]), v[2:3]])"),
+    ("bincount(w, 9)", "bincount(w.ravel(), minlength=9)"), ("bincount(w, 4)", "bincount(w.ravel(), minlength=9)[:4]"),
+    ("bincount(w, 9, p)", "bincount(w.ravel(), p.ravel(), 9)"),
+    *((f"histogram(x, {how})[{k}]", f"histogram(x, {how})[{k}]") for how in ("5", "4, range=(-2, 2)") for k in (0, 1)),
+    ("segment_sum(v, ids=arange(5) // 2, n=3)", "add.reduceat(v, [0, 2, 4])"),
+    ("segment_max(v, ids=arange(5) // 2, n=3)", "maximum.reduceat(v, [0, 2, 4])"),
+    ("segment_min(v, offsets=2 * arange(3))", "minimum.reduceat(v[:4], [0, 2])"),
+    ("segment_mean(v, offsets=2 * arange(3))", "add.reduceat(v[:4], [0, 2]) / float32(2)"),
+    ("segment_softmax(v, ids=zeros(5, dtype=int32), n=1)", "exp(v - max(v)) / sum(exp(v - max(v)))"),
 ]  # fmt: skip
 
 ACTIVATIONS = [

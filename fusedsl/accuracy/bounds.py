@@ -23,6 +23,7 @@ from .ball import Ball, any_unbounded, stored, wide
 from .elementwise import Roundings, operation
 from .products import contraction, regrouped
 from .scans import scan
+from .scatters import scatter
 
 ALONG_AXES = {"reduce": reduction, "sorted": sort}
 
@@ -60,6 +61,8 @@ def of_node(
         return scan(n, args)
     if n.op == "contract":
         return contraction(n, args, arguments, extents, roundings or {})
+    if n.op == "scatter":
+        return scatter(n, args)
     values = [v for v, _ in args]
     if n.op == "cast" or (n.op == "convert" and n.type.dtype.kind == "f"):
         return stored(*args[0], n.type.dtype if n.op == "cast" else n.type.dtype.compute)

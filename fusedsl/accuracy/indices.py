@@ -21,8 +21,9 @@ from ..ir.types import BOOL, INT32
 
 
 def checked_gathers(graph: Graph) -> list[Node]:
-    """Gathers whose indices may be out of range."""
-    return [n for n in graph.nodes() if n.op == "gather" and n.attr[0] == CHECKED]
+    """Gathers and scatters whose indices may be out of range."""
+    modes = ((n, n.attr[n.op == "scatter"]) for n in graph.nodes() if n.op in ("gather", "scatter"))
+    return [n for n, mode in modes if mode == CHECKED]
 
 
 def dependence(
@@ -48,6 +49,9 @@ def require_indices_in_range(graph: Graph, arguments: Sequence) -> None:
     extents = extents_of(arguments)
     for n in checked_gathers(graph):
         (depends,) = interpret(dependence(graph, [n], extents)[0], arguments)
+        if depends and n.op == "scatter":
+            message = "an index is out of range for the array that is written to"
+            raise ShapeError(message, "shape.index", help="indices of an axis of n run from -n to n - 1")
         if depends:
             raise fault(*_first_outside(n, graph, arguments, extents))
 
@@ -98,8 +102,10 @@ class _Missing:
         return reduce(lambda x, y: self.b.elementwise("logical_or", x, y), conditions) if conditions else None
 
     def _beyond(self, n: Node) -> Node | None:
-        """Elements that a gather reads out of range."""
+        """Elements that a gather reads, or that a scatter writes, out of range: of a scatter, all or none."""
         b, sides = self.b, list[Node]()
+        if n.op == "scatter":
+            return shapes.reduce(b, "any", b.elementwise("less", n.args[1], b.literal(0)))
         for at, d in _axes(n):
             extent = b.extent(d)
             sides.append(b.elementwise("less", at, b.elementwise("negative", extent)))
@@ -126,6 +132,9 @@ class _Missing:
                 assert fault is not None
                 line = self.b.cast(fault, INT32)
                 return self.b.truth(node("scan", (line,), ("max", *n.attr[1:]), line.type))
+            case "scatter":
+                parts = [None if s is None else shapes.reduce(self.b, "any", s) for s in sides[1:]]
+                return self._either(sides[0], *parts)
             case "contract":
                 return self._of_products(n, sides)
             case "gather":

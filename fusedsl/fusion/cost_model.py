@@ -144,7 +144,7 @@ def computed_nodes(values: Sequence[Node], loads: frozenset[Node]) -> list[Node]
 
 
 def cost(n: Node) -> int:
-    if n.op == "fetch":
+    if n.op in ("fetch", "update"):
         return FETCH_COST
     if n.op in ("load", *BOUND):
         return 1

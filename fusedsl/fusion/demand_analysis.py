@@ -83,6 +83,8 @@ def reads(n: Node, at: Coordinates) -> list[tuple[Node, Coordinates]]:
             return [(x, (*at[:-1], _bound(x.type.shape[-1], at[:-1])))]
         case "contract":
             return _contracted(n, at)
+        case "scatter":
+            return [(x, at), *((a, own_coordinates(a.type.shape)) for a in n.args[1:])]
         case "gather":
             keys = [(i, aligned(i.type.shape, at)) for i in n.args[1:]]
             return [(x, through_gather(n, at, [_position(*key) for key in keys])[0]), *keys]

@@ -18,6 +18,7 @@ from ..ir.folds import FOLDS
 from ..ir.graph import Node, value_of, walk
 from ..ir.interp import basic_index, cast, stepped
 from ..ir.interp_scans import ACCUMULATE, empty, scan_states, shifted
+from ..ir.merge_at import merge_at
 from ..ir.ops import OPS
 from ..ir.types import numpy_dtype
 from ..ir.verify import VerifyError
@@ -56,6 +57,9 @@ class ScalarEvaluator:
 
     def store(self, root: ScalarStore, computed: Node, into: np.ndarray) -> None:
         """Write the `computed` value of a store to an array of its shape and dtype in memory."""
+        if root.is_scatter:
+            self._merge(root, computed, into)
+            return
         (value,) = self.values([computed])
         axes = tuple(a for a in root.axes if a is not None)
         array = self._over(value, tuple(sorted(axes, key=self._dimension)))
@@ -66,6 +70,17 @@ class ScalarEvaluator:
         viewed = into.reshape([evaluate(d, self.extents) for d in root.viewed])  # a view: C order
         with np.errstate(all="ignore"):
             viewed[box] = array.reshape(viewed[box].shape)
+
+    def _merge(self, root: ScalarStore, update: Node, into: np.ndarray) -> None:
+        """Merge the updates of a scatter, in the order of its axes."""
+        axes = tuple(a for a in root.axes if a is not None)
+        parts = []
+        for value in self.values(update.args):
+            array = self._over(value, tuple(sorted(axes, key=self._dimension)))
+            order = sorted(range(len(axes)), key=lambda k: self._dimension(axes[k]))
+            parts.append(array.transpose([order.index(k) for k in range(len(axes))]))
+        with np.errstate(all="ignore"):
+            merge_at(update.attr, into, *parts)
 
     def extent(self, d: Axis | Dim) -> int:
         """Value of an extent."""

@@ -49,9 +49,14 @@ class FusionGroup:
         return not self.folds and not self.scans and not self.sorted
 
     @property
+    def scatters(self) -> bool:
+        """Whether the kernel merges elements at computed places; it does nothing else."""
+        return any(r.is_scatter for r in self.stores)
+
+    @property
     def is_plain(self) -> bool:
         """Whether the group is a map or folds rows only, so that several kernels may compute its elements."""
-        return not (self.scans or self.sorted or self.column_folds or self.attention)
+        return not (self.scans or self.sorted or self.column_folds or self.attention or self.scatters)
 
     @property
     def sorted_axis(self) -> Axis | None:

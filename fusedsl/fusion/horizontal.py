@@ -32,7 +32,7 @@ def horizontal_candidates(groups: Sequence[FusionGroup], fits: Callable[[Dim, in
         of_level.setdefault(level, []).append(k)
     order = []
     for _, indices in sorted(of_level.items()):
-        maps = [k for k in indices if groups[k].is_elementwise]
+        maps = [k for k in indices if groups[k].is_elementwise and not groups[k].scatters]
         rows = [k for k in indices if _is_plain_row(groups[k])]
         if len(rows) > 1:
             rows = [k for k in rows if fits(product(a.extent for a in groups[k].columns), SHORT_ROWS)]

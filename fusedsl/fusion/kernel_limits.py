@@ -14,6 +14,7 @@ from .graph_products import factors_of, is_large, is_product, matmul_extents, su
 from .long_joins import stored_pieces
 
 INSIDE = "it would be computed for each element of another product"
+SCATTERED = "its elements are merged at computed places"
 WIDEST = 512  # extent of a product's axes in attention: a query tile holds as much for each row
 WIDEST_RESULT = {4: 256, 8: 64}  # … on CUDA of its results, by the bytes of their sums: registers hold a row of them
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
@@ -52,6 +53,7 @@ class KernelLimits:
 
     def find(self) -> dict[Node, str]:
         self.stored |= self.joined
+        self.stored |= {n: SCATTERED for n in self.order if n.op == "scatter"}
         for n in self.order:
             if is_product(n):
                 self._limit_operands(n)

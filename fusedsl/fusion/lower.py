@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..ir.dims import Dim
+from ..ir.dims import Dim, product
 from ..ir.folds import scalar
 from ..ir.graph import Graph, Node, Type, constant, node, value_of, walk
 from ..ir.ops import LEAVES, OPS, VIEWS
@@ -26,6 +26,7 @@ from .lower_elements import (
     sorted_element,
 )
 from .reshapes import push_reshapes, refine, reshaped_argument
+from .roots import Root, parts_of, regrouped
 from .scalar_program import ArraySource, ReadableArrays, ScalarProgram, ScalarStore
 from .segments import Segment, StoreTarget, is_rounded, segments
 from .split_concat import split_concat_reductions
@@ -57,11 +58,12 @@ def lower(graph: Graph, same: SameExtent = lambda a, b: a == b) -> ScalarProgram
 
 def lower_segment(segment: Segment, memory: ReadableArrays, same: SameExtent) -> ScalarProgram:
     """Scalar program of a segment, which may read `memory`."""
-    results: Sequence[Node] = segment.graph.results
+    written = segment.graph.results
+    results: Sequence[Node] = [part for r in written for part in parts_of(r)]
     for _, run in LOWERING_PASSES:
         results = run(results, same)
     peeled = refine([_peel(r) for r in results])
-    roots = list(zip(segment.targets, results, peeled))
+    roots = regrouped(segment.targets, written, results, peeled)
     unsplit = _lowered(roots, memory)
     further = len(unsplit.temporaries) > len(memory.temporaries)
     pieces = find_pieces(peeled, same) if count_fetches(r.value for r in unsplit.stores) and not further else None
@@ -72,11 +74,9 @@ def lower_segment(segment: Segment, memory: ReadableArrays, same: SameExtent) ->
     return unsplit if further or count_fetches(r.value for r in split.stores) else split
 
 
-def _lowered(
-    results: list[tuple[StoreTarget, Node, Node]], memory: ReadableArrays, pieces: Pieces | None = None
-) -> ScalarProgram:
-    """Scalar program of (store target, stored value, computed value) for each result."""
-    peeled = [p for _, _, p in results]
+def _lowered(results: list[Root], memory: ReadableArrays, pieces: Pieces | None = None) -> ScalarProgram:
+    """Scalar program of some results."""
+    peeled = [n for root in results for n in root.nodes]
     first = len(memory.temporaries)
     cut = dict.fromkeys(n.args[0] for n in walk(peeled) if n.op == "reshape" and _is_cut(n))
     scattered: dict[Node, None] = {}
@@ -86,8 +86,9 @@ def _lowered(
         try:
             targets = [(n, StoreTarget("temporary", k, is_rounded(n))) for n, k in temporaries.items()]
             roots = [r for n, target in targets for r in _stores(lowering, target, n, n)]
-            for target, r, p in results:
-                roots += _stores(lowering, target, r, p)
+            for root in results:
+                roots += _stores(lowering, root.target, root.stored, root.computed)
+                roots += _scatter(lowering, root)
         except NeedsMemory as error:
             cut[error.node] = None
             continue
@@ -127,6 +128,25 @@ def _stores(lowering: _Lowering, target: StoreTarget, stored: Node, computed: No
         fields = (stored.type.shape, computed.type.shape, tuple(axes), value, stored.type)
         roots.append(ScalarStore(target.kind, target.index, *fields, starts if start != 0 else (), target.rounded))
     return roots
+
+
+def _scatter(lowering: _Lowering, root: Root) -> list[ScalarStore]:
+    """The store that merges the updates of a scatter, if the root is one."""
+    if not root.fold:
+        return []
+    places, values = root.updates
+    axes: list[Axis | None] = []
+    for d in places.type.shape:
+        axes.append(None if d == 1 else fresh(d, axes))
+    at = tuple(Coordinate(0, 1, a) for a in axes)
+    parts = tuple(lowering.lower(n, aligned(n.type.shape, at), cut=False) for n in (places, values))
+    update = node("update", parts, root.fold, Type(values.type.dtype))
+    flat = (product(root.stored.type.shape),)
+    return [
+        ScalarStore(
+            root.target.kind, root.target.index, root.stored.type.shape, flat, tuple(axes), update, root.stored.type
+        )
+    ]
 
 
 def _is_computed(at: Coordinates) -> bool:

@@ -164,6 +164,8 @@ class _Partitioner(PartitionState):
     def _place_store(self, r: ScalarStore) -> bool:
         axes = frozenset(a for a in r.axes if a is not None)
         needs = self.dependencies(r.value)
+        if r.is_scatter:
+            return self._place_scatter(r, needs)
         k = self._find_group(r, axes, needs)
         if k is None:
             order = tuple(a for a in r.axes if a is not None)
@@ -184,10 +186,22 @@ class _Partitioner(PartitionState):
             self.writer_of[r.index] = k
         return True
 
+    def _place_scatter(self, r: ScalarStore, needs: set[int]) -> bool:
+        """A kernel of its own for a scatter, after the one that stores what it merges into."""
+        if r.index not in self.writer_of:
+            return False
+        order = tuple(a for a in r.axes if a is not None)
+        self.groups.append(FusionGroup((), order, stores=[r], waits_for={*needs, self.writer_of[r.index]}))
+        self.add_value(len(self.groups) - 1, r.value)
+        self.writer_of[r.index] = len(self.groups) - 1
+        return True
+
     def _find_group(self, r: ScalarStore, axes: frozenset[Axis], needs: set[int]) -> int | None:
         """The kernel that can store a value: a producer of its inputs, or else one over the same axes."""
         for k in sorted(range(len(self.groups)), key=lambda k: k not in needs):
             g = self.groups[k]
+            if g.scatters:
+                continue
             if self._is_column_store(k, r, axes, needs):
                 self._join(k, needs, r, "is stored by the kernel that folds its rows")
                 return k

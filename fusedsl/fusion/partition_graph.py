@@ -28,6 +28,7 @@ from .register_budget import fit_register_budget
 from .roofline import Work, seconds
 from .row_epilogues import compute_row_epilogues
 from .scalar_program import ReadableArrays, ScalarProgram
+from .scatter_orders import order_scatters
 from .segments import Segment, add_shared_arrays, is_rounded, segments
 from .shared_planning import planned_once
 from .sliced_products import split_sliced_products
@@ -99,6 +100,8 @@ def partition_graph(
     plans do not depend on the device; `hardware` prices the decisions that are reported, if any are.
     """
     graph, fits = round_products(graph), fits_in(extents, guards)
+    if way.attention is not AttentionMode.TILE_MAX:
+        graph = order_scatters(graph, extents)
     if way.attention is not AttentionMode.TILE_MAX:  # on CPUs a BLAS multiplies for each width
         same = _same(fits)
         graph = merge_summed_axes(unify_equal_widths(split_sliced_products(graph, same), same), fits)

@@ -20,7 +20,7 @@ def compute_row_epilogues(cut: Partition, pinned: int) -> Partition:
     """
     groups, temporaries = list(cut.groups), list(cut.temporaries)
     for user in groups:
-        for producer in groups if user.is_elementwise else ():
+        for producer in groups if user.is_elementwise and not user.scatters else ():
             folds = [f for f in user.imports if f in producer.folds]
             shared = any(f in g.imports for g in groups if g is not user for f in folds)
             of_rows = frozenset(user.columns) <= set(producer.rows)

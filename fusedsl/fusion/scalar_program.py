@@ -2,9 +2,9 @@
 
 Every node is a scalar. `load` reads an element of an array at coordinates, `fetch` at a computed address. `position` is
 the index on an axis. `fold` reduces its argument over axes, `scan` is a part of the prefix's state along one axis (of a
-`pair`: of a recurrence), `sort` sorts along one axis and `sorted` is an element of that sort. All other nodes are
-operations of the table. Axes are bound variables: two reductions over the same extents of the same rows use the same
-axes, and so can share a kernel.
+`pair`: of a recurrence), `sort` sorts along one axis and `sorted` is an element of that sort. `update` merges a
+value at a place of the array that its store writes. All other nodes are operations of the table. Axes are bound
+variables: two reductions over the same extents of the same rows use the same axes, and so can share a kernel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class ArraySource:
 
 @dataclass(frozen=True)
 class ScalarStore:
-    """Store of a scalar to result or temporary `index` along `axes` (None for an extent of 1)."""
+    """Store of a scalar to result or temporary `index` along `axes` (None for an extent of 1).
+
+    A scatter merges its `update`s, in the C order of its axes, into an array that another store has written.
+    """
 
     kind: Literal["result", "temporary"]
     index: int
@@ -46,6 +49,11 @@ class ScalarStore:
     type: Type
     offsets: tuple[Dim, ...] = ()  # first index along each axis, if not 0
     rounded: bool = False  # to a temporary of dtype `type`, not of its compute dtype
+
+    @property
+    def is_scatter(self) -> bool:
+        """Whether elements are merged at computed places."""
+        return self.value.op == "update"
 
     @property
     def stored_dtype(self) -> DType:

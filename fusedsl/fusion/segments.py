@@ -44,9 +44,12 @@ def segments(graph: Graph, stored: Sequence[StoredArray]) -> list[Segment]:
     level = _levels([*index, *graph.results], index, {s.node for s in stored if s.product})
     leaf = {n: _leaf(n, len(graph.parameters) + k) for n, k in index.items()}
     parts = []
-    for number in sorted(set(level.values())):
+    of_result = [
+        level[n] + (n.op == "scatter") for n in graph.results
+    ]  # a scatter is merged in a temporary, then copied
+    for number in sorted({*level.values(), *of_result}):
         targets = [(n, StoreTarget("temporary", k, is_rounded(n))) for n, k in index.items() if level[n] == number]
-        targets += [(n, StoreTarget("result", k)) for k, n in enumerate(graph.results) if level[n] == number]
+        targets += [(n, StoreTarget("result", k)) for k, n in enumerate(graph.results) if of_result[k] == number]
         read = {n: x for n, x in leaf.items() if level[n] < number}
         roots = _reading([n for n, _ in targets], read)
         parts.append(Segment(Graph(graph.parameters, tuple(roots), ()), tuple(t for _, t in targets)))
@@ -219,7 +222,7 @@ def _reading(roots: Sequence[Node], leaf: dict[Node, Node]) -> list[Node]:
         return with_arguments(n, args)
 
     for root in roots:
-        stack = [root]
+        stack = [] if root in leaf else [root]
         while stack:
             n = stack[-1]
             missing = [] if n in new else [a for a in n.args if a not in new and a not in leaf]
@@ -227,4 +230,4 @@ def _reading(roots: Sequence[Node], leaf: dict[Node, Node]) -> list[Node]:
             if not missing:
                 new.setdefault(n, parameter(n))
                 stack.pop()
-    return [new[r] for r in roots]
+    return [leaf.get(r) or new[r] for r in roots]

@@ -104,7 +104,7 @@ def _computes(n: Node) -> bool:
         return below.op in VIEWS
     if n.op == "gather":
         return n.attr[0] != GUARDED  # a select between pieces is the kernel then
-    return n.op in OPS or n.op in ("reduce", "scan", "sorted", "cast", "contract")
+    return n.op in OPS or n.op in ("reduce", "scan", "sorted", "cast", "contract", "scatter")
 
 
 def _below_views(n: Node) -> Node:

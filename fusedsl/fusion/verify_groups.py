@@ -41,6 +41,9 @@ def verify_groups_order(groups: Sequence[FusionGroup]) -> None:
         require(all(0 <= j < k for j in g.waits_for), "a kernel waits for kernels before it", k, g.waits_for)
         before.append(reduce(or_, (1 << j | before[j] for j in g.waits_for), 0))
         for r in g.all_stores:
+            if r.is_scatter:
+                late = [j for j in writer.get(r.index, ()) if not before[k] >> j & 1]
+                require(r.index in writer and not late, "a scatter waits for those whose elements it merges into", r)
             if r.kind == "temporary":
                 writer.setdefault(r.index, set()).add(k)
     for k, g in enumerate(groups):

@@ -159,7 +159,14 @@ def _sorted(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ..
         require(last <= evaluate(count, extents), "a place is one of the order", n)
 
 
+def _update(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
+    require(n.attr in ("sum", "max", "min", "last"), "an update merges by a fold", n)
+    require(n.args[0].type.dtype is INT64, "an update has a place", n)
+    require(n.args[1].type.dtype is n.type.dtype, "an update has the dtype of its value", n)
+
+
 RULES = {
+    "update": _update,
     "load": _load,
     "fetch": _fetch,
     "pointer": _pointer,

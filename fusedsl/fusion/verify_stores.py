@@ -19,7 +19,8 @@ def verify_stores(roots: Sequence[ScalarStore], wanted: Collection[Key], arrays:
         key: Key = (r.kind, r.index)
         require(key in wanted, "what is stored is a result, or a temporary of this program", r)
         _has_the_type_of_its_array(r, arrays.types[key], arrays.index_rules)
-        stored.setdefault(key, []).append(r)
+        if not r.is_scatter:  # it merges into elements that others store
+            stored.setdefault(key, []).append(r)
     for key in wanted:
         require(key in stored, "every result and every temporary is stored", key)
         viewed = stored[key][0].viewed
@@ -33,6 +34,9 @@ def _has_the_type_of_its_array(r: ScalarStore, t: Type, index_rules: IndexRules)
         r.value.type.dtype.compute is r.stored_dtype.compute, "a value is computed in what its array holds", r, r.value
     )
     index_rules.alike(r.shape, t.shape, r)
+    if r.is_scatter:
+        require(r.kind == "temporary", "a scatter merges into a temporary", r)
+        return
     if r.viewed != r.shape:
         index_rules.viewed(r.shape, (("reshape", r.viewed),), r)
     require(len(r.axes) == len(r.viewed), "a store has an axis for each of its array", r)
@@ -60,7 +64,8 @@ def verify_order(roots: Sequence[ScalarStore], written: frozenset[int]) -> list[
     left, ordered, done = list(dict.fromkeys(roots)), list[ScalarStore](), set[int]()
     pending = {t: sum(r.index == t for r in roots if r.kind == "temporary") for t in written}
     while left:
-        ready = [r for r in left if reads[r] <= done]
+        begun = {(r.kind, r.index) for r in ordered}
+        ready = [r for r in left if reads[r] <= done and (not r.is_scatter or (r.kind, r.index) in begun)]
         require(bool(ready), "no temporary is needed before it can be computed", *left)
         for r in ready:
             ordered.append(r)

@@ -16,6 +16,7 @@ from .fitting import cotangent_dtype, fitted, zeros
 from .folds import of_reduction, of_sorted
 from .gathers import of_gather
 from .scans import of_scan
+from .scatters import of_scatter
 from .term import Term
 from .views import of_view
 
@@ -71,6 +72,8 @@ def _part(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node | None:
         return of_contraction(b, n, g, operand)
     if n.op == "scan":
         return of_scan(b, n, g, operand)
+    if n.op == "scatter":
+        return of_scatter(b, n, g, operand)
     if n.op in FIRST_ARGUMENT:
         return FIRST_ARGUMENT[n.op](b, n, g)
     why = NO_DERIVATIVE.get(n.op, "no rule says what it is")

@@ -42,5 +42,12 @@ def footprint(graph: Graph, arguments: Sequence) -> int:
 
 
 # temporary arrays of the result's size
-WORKING = {"gather": 2, "contract": 1, "scan": 3, "sorted": 1, **dict.fromkeys(("erf", "erfc", "lgamma"), 6)}
+WORKING = {
+    "gather": 2,
+    "contract": 1,
+    "scan": 3,
+    "sorted": 1,
+    "scatter": 2,
+    **dict.fromkeys(("erf", "erfc", "lgamma"), 6),
+}
 WORKING |= dict.fromkeys(("philox", "philox_high", "philox_word", "philox_pair"), 10)

@@ -14,6 +14,7 @@ from functools import reduce
 from . import meaning as m
 from .types import BOOL, DTYPES, FLOAT64, INT8, INT64, DType, promote
 
+ROUNDED = "rounded"  # attribute of a product that is rounded before it is added
 CASTS = ("convert", "cast")  # dtype changes: between compute dtypes, and to any dtype
 MIRRORED = {"less": "greater", "greater": "less", "less_equal": "greater_equal", "greater_equal": "less_equal"}
 CONTRARY = {"less": "greater_equal", "greater": "less_equal", "less_equal": "greater", "greater_equal": "less"}
@@ -130,7 +131,7 @@ OPS: dict[str, Op] = _table(
 # Operations that are not elementwise: their types are inferred in builder.py, their meaning is in interp.py.
 LEAVES = ("param", "scalar", "const", "size", "iota")
 VIEWS = ("index", "transpose", "broadcast", "reshape")
-OTHERS = ("convert", "cast", "reduce", "scan", "sorted", "gather", "contract")
+OTHERS = ("convert", "cast", "reduce", "scan", "sorted", "gather", "contract", "scatter")
 
 
 class RuleError(Exception):

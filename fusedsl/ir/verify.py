@@ -42,6 +42,8 @@ def verify(graph: Graph) -> None:
             assert n.type.shape[:-1] == n.args[0].type.shape[:-1], f"ranking keeps the rows: {n!r}"
         elif n.op == "gather":
             _verify_gather(n)
+        elif n.op == "scatter":
+            _verify_scatter(n)
         elif n.op == "contract":
             _verify_contraction(n)
     for r in graph.results:
@@ -83,6 +85,16 @@ def _verify_gather(n: Node) -> None:
     for i in arrays:
         assert i.type.dtype is INT64 and not i.type.weak, f"positions are int64: {n!r}"
         assert i.type.rank <= n.type.rank, f"positions do not broadcast: {n!r}"
+
+
+def _verify_scatter(n: Node) -> None:
+    base, places, values = n.args
+    fold, _ = n.attr
+    assert fold in ("sum", "max", "min", "last"), f"no such scatter: {n!r}"
+    assert base.type == n.type, f"a scatter keeps its base's shape and dtype: {n!r}"
+    assert places.type.dtype is INT64 and not places.type.weak, f"places are int64: {n!r}"
+    assert values.type.dtype is n.type.dtype and not values.type.weak, f"values have the dtype of their base: {n!r}"
+    assert values.type.rank <= places.type.rank, f"values broadcast to their places: {n!r}"
 
 
 def _verify_contraction(n: Node) -> None:

@@ -16,11 +16,12 @@ import numpy as np
 from ..ir.compare import MOST_ELEMENTS, TooLarge
 from ..ir.dims import Extents, evaluate
 from ..ir.interp import basic_index, cast, stepped
+from ..ir.merge_at import merge_at
 from ..ir.ops import OPS
 from ..ir.types import DTYPES, DType, numpy_dtype
 from ..ir.verify import require
 from .instruction import Instruction
-from .phase import Body, Reduction, Store
+from .phase import Body, Reduction, Scatter, Store
 from .plan import ArrayUse, KernelPlan, Plan, ScalarUse
 
 Known = dict[str, np.ndarray]
@@ -236,6 +237,11 @@ class KernelRun:
         return [x.reshape(shape) for x in states]
 
     # -- stores
+
+    def scatter(self, scatter: Scatter) -> None:
+        """Merge values of all elements at their places."""
+        places, values = (self.over(self.known[name], self.columns) for name in (scatter.place, scatter.value))
+        merge_at(scatter.fold, self.memory.view(self.kernel.arrays[scatter.operand]), places, values)
 
     def store(self, store: Store) -> None:
         """Write a value to its output."""

@@ -48,6 +48,8 @@ def work(run: KernelRun, phase: Phase) -> None:
         _order(run, phase.sort)
     for store in phase.stores:
         run.store(store)
+    for scatter in phase.scatters:
+        run.scatter(scatter)
     for use in phase.column_reductions:
         run.known |= _named(use, run.folded(use, run.rows))
 

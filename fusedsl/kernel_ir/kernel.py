@@ -10,7 +10,7 @@ from .attention import AttentionBody, TileBounds
 from .batched_calls import BatchedCalls
 from .fast_division import divisors
 from .memory_access import Access
-from .phase import Body, MatrixProduct, Phase, Reduction, Store, Value
+from .phase import Body, MatrixProduct, Phase, Reduction, Scatter, Store, Value
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,11 @@ class KernelIR:
     def column_reductions(self) -> tuple[Reduction, ...]:
         """The folds over rows."""
         return tuple(use for phase in self.phases for use in phase.column_reductions)
+
+    @property
+    def scatters(self) -> tuple[Scatter, ...]:
+        """What the elements merge at computed places."""
+        return tuple(scatter for phase in self.phases for scatter in phase.scatters)
 
     @property
     def products(self) -> tuple[MatrixProduct, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 from ..ir.types import DType
@@ -79,6 +80,22 @@ def merge_axes(
         merged.append(count)
     lines = tuple(tuple(line[g[-1]] if g else 0 for g in groups) for line in strides)
     return MergedAxes(tuple(merged), lines, tuple(map(tuple, groups)))
+
+
+def merge_axes_in_order(
+    extents: Sequence[int], strides: Sequence[Sequence[int]], keep: Sequence[int] = (), stay: Sequence[int] = ()
+) -> MergedAxes:
+    """`merge_axes` for a kernel whose elements have an order: the axes stay in theirs."""
+    groups: list[list[int]] = []
+    for axis in (a for a in range(len(extents)) if extents[a] != 1 or a in keep or a in stay):
+        if groups and _merges(groups[-1][-1], axis, extents, strides, keep):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    groups = groups or [[]]
+    merged = tuple(prod(extents[axis] for axis in group) for group in groups)
+    return MergedAxes(merged, tuple(tuple(line[g[-1]] if g else 0 for g in groups) for line in strides),
+                      tuple(map(tuple, groups)))  # fmt: skip
 
 
 def _merges(outer: int, inner: int, extents, strides, keep) -> bool:

@@ -98,6 +98,16 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Scatter:
+    """Merge `value` into element `place`, a position in C order, of output `operand`; negative places are left out."""
+
+    fold: str  # "sum", "max", "min", or "last": the last value in the order of the elements
+    place: str
+    value: str
+    operand: int
+
+
+@dataclass(frozen=True)
 class DerivedAccumulators:
     """Accumulators of a tile that follow from its others and are not reduced: the results of the body, in order."""
 
@@ -133,6 +143,7 @@ class Phase:
     products: tuple[MatrixProduct, ...] = ()  # one for each of `folds`, if all of them sum matrix products
     reuses_reference: bool = False  # later tiles may be measured from the references of the first one
     derived: DerivedAccumulators | None = None  # … and combine all accumulators but these
+    scatters: tuple[Scatter, ...] = ()  # after `element`, whose results they merge in the order of the elements
 
     @property
     def bodies(self) -> tuple[Body, ...]:
@@ -180,6 +191,7 @@ class Phase:
     def written(self) -> set[int]:
         """Operands that are stored to, tile phases included."""
         operands = {store.operand for store in (*self.stores, *self.row_stores)}
+        operands |= {scatter.operand for scatter in self.scatters}
         return operands.union(*(part.written for part in self.tile_phases))
 
     @property

@@ -24,6 +24,7 @@ from .phase import (
     Reduction,
     ScanStep,
     ScanUse,
+    Scatter,
     Sort,
     Store,
     Value,
@@ -89,6 +90,11 @@ class KernelPlan:
     )
 
     @property
+    def scatters(self) -> bool:
+        """Whether the kernel merges elements at computed places."""
+        return any(p.scatters for p in self.resident)
+
+    @property
     def is_elementwise(self) -> bool:
         return self.attention is None and not any(p.folds or p.scans or p.sort for p in self.resident)
 
@@ -133,6 +139,7 @@ CLASSES = {
             MatrixProduct,
             ScanStep,
             ScanUse,
+            Scatter,
             Sort,
             Body,
             Value,

@@ -91,6 +91,9 @@ def kernels_wait_for_what_they_read(plan: Plan) -> None:
                 writers.setdefault(key, []).append(number)
     for number, launch in enumerate(plan.shared):
         for k in launch:
+            for key in _keys(plan.kernels[k].arrays[plan.kernels[k].inputs :]) if plan.kernels[k].scatters else ():
+                before = [w for w in writers[key] if w != number]
+                require(bool(before), "a scatter merges into what is written", key, f"kernel {k}")
             for key in _keys(plan.kernels[k].arrays[: plan.kernels[k].inputs]):
                 wrote = [] if key[0] == "argument" else writers.get(key, [len(plan.kernels)])
                 require(
@@ -106,7 +109,7 @@ def arrays_are_stored_once(plan: Plan, types: Mapping[Key, Type], places: IndexR
     """All elements of every result, and of every written temporary, are stored once."""
     stored: dict[Key, list[tuple[ArrayUse, Box]]] = {key: [] for key in types if key[0] == "result"}
     for kernel in plan.kernels:
-        for use in kernel.arrays[kernel.inputs :]:
+        for use in kernel.arrays[kernel.inputs :] if not kernel.scatters else ():
             stored.setdefault((use.kind, use.index), []).append((use, _box(use, kernel)))
     for key, uses in stored.items():
         require(bool(uses), "every result is stored", key)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..ir.types import DType
+from ..ir.types import INT64, DType
 from ..ir.verify import require
 from .phase import Body, Phase, Reduction, ScanStep, Store, Value
 from .plan import KernelPlan
@@ -155,6 +155,9 @@ class DefinedNames:
             self.ranks |= {v.name: v.dtype for v in along if v is not None}
             self.rows |= {v.name: v.dtype for _, _, v in phase.sort.places}
         self.stores(phase.stores, known)
+        for scatter in phase.scatters:
+            require(known.get(scatter.place) is INT64, "a place is an int64", scatter)
+            require(scatter.value in known, "a name is defined before it is read", scatter)
         for use in phase.column_reductions:
             self.columns |= fold(use, known)
         if not phase.ranks:

@@ -53,7 +53,8 @@ def _has_places_inside(use: ArrayUse, shape: tuple[Dim, ...], kernel: KernelPlan
 
 def _is_gathered_along_axes(use: ArrayUse, k: int, kernel: KernelPlan) -> None:
     assert use.gathered is not None
-    require(k < kernel.inputs and not use.at, "an array whose addresses are computed is read", use)
+    merged = any(s.operand == k for phase in kernel.resident for s in phase.scatters)
+    require((k < kernel.inputs or merged) and not use.at, "an array whose addresses are computed is read", use)
     require(all(0 <= a < len(axes_of(kernel)) for a in use.gathered), "addresses vary along axes of the kernel", use)
 
 
@@ -83,6 +84,8 @@ def _outputs_are_written_at_own_places(kernel: KernelPlan) -> None:
     for way in _ways(kernel):
         require(sorted(k for k, _ in way) == list(outputs), "every output is stored once", kernel.name, way)
         for k, along in way:
+            if kernel.arrays[k].gathered is not None:
+                continue
             own = [c.axis for c in kernel.arrays[k].at if c.axis is not None]
             require(len(own) == len(set(own)), "an output runs along an axis once", kernel.arrays[k])
             require(all(c.step == 1 for c in kernel.arrays[k].at), "an output is written in order", kernel.arrays[k])
@@ -112,6 +115,7 @@ def _stored(phases: Iterable[Phase], kernel: KernelPlan) -> Stored:
         for part in (phase, *phase.tile_phases):
             stored += [(store.operand, rows | (ranks if part.ranks else columns)) for store in part.stores]
             stored += [(store.operand, rows) for store in part.row_stores]
+            stored += [(scatter.operand, columns) for scatter in part.scatters]
     stored += [(store.operand, columns) for store in kernel.column_epilogue.stores] if kernel.column_epilogue else []
     return stored
 

@@ -157,12 +157,6 @@ EQUIVALENTS = {
     "bernoulli": "uniform(seed, x) < p",
     # planned functions, with a replacement until then
     "searchsorted": "sum(edges < x[..., None], axis=-1)",
-    "scatter": "sum(where(i[:, None] == arange(n), x[:, None], 0), axis=0)",
-    "bincount": "sum(i[:, None] == arange(n), axis=0)",
-    "histogram": (
-        "c = sum(x[:, None] >= edges, axis=0); "
-        "c[:-1] - c[1:] + where(arange(n) == n - 1, sum(x == edges[-1]), 0)  # n is size(edges) - 1"
-    ),
     "convolve": "w[0] * x[1:] + w[1] * x[:-1]",
 }
 

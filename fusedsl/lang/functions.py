@@ -109,7 +109,6 @@ PLANNED = {
     "sorting": "searchsorted",
     "the shape of its result depends on values": "unique nonzero",
     "convolutions": "convolve conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
-    "scatter": "scatter scatter_add scatter_reduce index_add put_along_axis",
 }
 UNSUPPORTED = {name: family for family, names in PLANNED.items() for name in names.split()}
 
@@ -128,6 +127,8 @@ def lookup(name: str) -> FunctionSpec | None:
         random_functions,
         reduction_functions,
         row_functions,
+        scatter_functions,
+        segment_functions,
     )
 
     return TABLE.get(ALIASES.get(name, name))

@@ -36,6 +36,10 @@ FAMILIES = {
     "Products": "matmul dot inner vdot vecdot tensordot einsum attention",
     "Gathers and random numbers": "take take_along_axis uniform normal",
     "Derivatives": "grad vjp jvp stop_gradient",
+    "Scatters, segments and counts": (
+        "scatter scatter_add scatter_max scatter_min segment_sum segment_mean segment_max segment_min segment_softmax "
+        "bincount histogram"
+    ),
     "Quantised numbers": "quantize dequantize unpack",
     "For functions of your own": "as_float given summand",
 }
@@ -98,6 +102,11 @@ EXAMPLES = {
     "ptp": "ptp(x, axis=-1)", "average": "average(x, axis=-1, weights=p)", "trapezoid": "trapezoid(x)",
     "cross_entropy": "cross_entropy(x, int64(m[:, 0]))", "zeros": "zeros((2, 3))", "ones": "ones(3)",
     "full": "full(3, 7)", "eye": "eye(2, 3)", "linspace": "linspace(0, 1, 5)", "one_hot": "one_hot(abs(j), 4)",
+    "scatter": "scatter(v, j, w)", "scatter_add": "scatter_add(v, j, w)", "scatter_max": "scatter_max(x, j, w, axis=1)",
+    "scatter_min": "scatter_min(4, abs(j), v)", "segment_sum": "segment_sum(v, ids=abs(j), n=4)",
+    "segment_mean": "segment_mean(v, offsets=2 * arange(3))", "segment_max": "segment_max(v, ids=abs(j), n=4)",
+    "segment_min": "segment_min(v, offsets=2 * arange(3))", "segment_softmax": "segment_softmax(v, ids=abs(j), n=4)",
+    "bincount": "bincount(abs(j), 4)", "histogram": "histogram(x, 4, range=(-2, 4))",
     "given": "1 if given(None) else 2", "summand": "summand(i)", "grad": "grad(sum(v ** 3), v)",
     "vjp": "vjp(v * w, p, v, w)", "jvp": "jvp(sin(v), v, w)", "stop_gradient": "grad(sum(v * stop_gradient(v)), v)",
 }  # fmt: skip
@@ -118,6 +127,9 @@ ELSEWHERE = {
     **{name: f"torch.nn.functional.{name}" for name in ("layer_norm", "rms_norm", "group_norm")},
     "rsqrt": "1 / numpy.sqrt(x)", "lgamma": "scipy.special.gammaln", "lerp": "torch.lerp", "fma": "math.fma",
     "attention": "torch.nn.functional.scaled_dot_product_attention", "norm": "numpy.linalg.norm", "topk": "torch.topk",
+    "scatter": "x[i] = v of a copy", "scatter_add": "numpy.add.at", "scatter_max": "numpy.maximum.at",
+    "scatter_min": "numpy.minimum.at", "segment_softmax": "torch_geometric.utils.softmax",
+    **{f"segment_{name}": f"jax.ops.segment_{name}" for name in ("sum", "max", "min")}, "segment_mean": "",
     "cummax": "numpy.maximum.accumulate", "cummin": "numpy.minimum.accumulate",
     "logcumsumexp": "torch.logcumsumexp", "iota": "numpy.indices(x.shape)[axis]", "bfloat16": "ml_dtypes.bfloat16",
     "sigmoid": "scipy.special.expit",

@@ -10,10 +10,11 @@ from ..fusion.partition_graph import partition_graph
 from ..fusion.scalar_program import ReadableArrays, ScalarProgram
 from ..fusion.segments import Segment
 from ..ir.graph import Node
+from ..ir.ops import ROUNDED
 from ..ir.printer import show
 from ..program.resolve_call import ResolvedCall
 from ..rewrite.engine import Rule, rewrite
-from ..rewrite.fp_contract import ROUNDED, round_products
+from ..rewrite.fp_contract import round_products
 from .ir_text import ScalarText, kernel_text
 from .units import plural
 

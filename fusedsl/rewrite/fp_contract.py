@@ -15,10 +15,9 @@ from collections.abc import Iterator, Sequence
 from math import isinf
 
 from ..ir.graph import Graph, Node, node, rebuild_graph, search, value_of, walk
-from ..ir.ops import CASTS, OPS, VIEWS
+from ..ir.ops import CASTS, OPS, ROUNDED, VIEWS
 from ..ir.types import FLOAT32
 
-ROUNDED = "rounded"  # attribute of a product that is rounded before it is added
 SUMS = ("add", "subtract")
 EXTREMA = ("minimum", "maximum", "fmin", "fmax")
 

@@ -19,6 +19,7 @@ from ..kernel_ir.memory_access import (
     elementwise_access,
     max_offset,
     merge_axes,
+    merge_axes_in_order,
     merge_row_axes,
     prefers_row_axis_vectors,
     row_access,
@@ -137,6 +138,8 @@ def _merged(
     outputs = range(plan.inputs, len(plan.arrays))
     keep = [p.axis for p in plan.positions]
     stay = [a for a, d in enumerate((*plan.rows, *plan.columns)) if symbolic_units and not isinstance(d, int)]
+    if plan.scatters:
+        return merge_axes_in_order(columns, placed.strides, keep, stay), 0
     if plan.is_elementwise:
         return merge_axes(columns, placed.strides, outputs, keep, stay), 0
     merged, row_axes = merge_row_axes(rows, columns, placed.strides, outputs, keep, stay)

@@ -16,6 +16,7 @@ from ..lang.parameter_kinds import dim_of
 from . import views
 from .mask_indexing import has_mask, is_mask, select_by_mask, write_by_mask, write_by_partial_mask
 from .number_conversions import NumberConversions
+from .scattered_writes import written
 from .subscripts import positions
 from .unsupported import refusal
 
@@ -167,11 +168,9 @@ class Tracer(NumberConversions):
             ready = positions(self.recorder, key)
             b = self.recorder.builder
             if any(isinstance(part, Node) for part in ready):
-                raise Unsupported(
-                    "writing at computed positions is not supported",
-                    "unsupported.scatter",
-                    help="build the whole: x[...] = np.where(condition, new, x)",
-                )
+                value = self._from_number(self.recorder.node(value))
+                self._write(written(b, self.node, ready, value), "unsafe")
+                return
             target = type(self)(self.recorder, None, base=self, view=views.indexed(b, ready))
             target._write(target._assignable(self.recorder.node(value)), "unsafe")
 

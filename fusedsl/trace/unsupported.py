@@ -10,13 +10,11 @@ OUTSIDE = "compute it outside of the function, and pass the result"
 # (names, help)
 FAMILIES: tuple[tuple[str, str], ...] = (
     (
-        "scatter scatter_add scatter_reduce index_add index_copy index_reduce index_put put put_along_axis place "
-        "masked_scatter segment_reduce at",
-        "elements written to computed positions may meet: for few places add up "
-        "((index[:, None] == np.arange(n)) * x[:, None]).sum(0), and else scatter outside of the function",
+        "index_reduce put place masked_scatter segment_reduce",
+        "x[i] = values writes at indices, np.add.at and index_add_ add there; or do it outside of the function",
     ),
     (
-        "bincount histogram histogram2d histogramdd histogram_bin_edges histc unique_counts",
+        "histogram2d histogramdd histogram_bin_edges histc unique_counts",
         "count few bins by ((x[:, None] >= edges[:-1]) & (x[:, None] < edges[1:])).sum(0), and many outside",
     ),
     (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
-from . import attention, columns, elementwise, matmul, rows, rows_and_columns, short_rows, split_rows
+from . import attention, columns, elementwise, matmul, rows, rows_and_columns, scatter, short_rows, split_rows
 from .processor import Processor, host
 from .roles import ScratchArray
 
@@ -28,6 +28,8 @@ def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None
     match kind:
         case "map" | "tiles":
             return elementwise.emit(kernel, parameters, tiled=kind == "tiles"), []
+        case "scatter":
+            return scatter.emit(kernel, int(parameters or 1)), []
         case "rows":
             return rows.emit(kernel)
         case "matmul":

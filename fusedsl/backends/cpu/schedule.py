@@ -26,6 +26,7 @@ THREAD_SECONDS = 5e-5  # seconds of work that are worth a thread
 ATTENTION_ROWS = 64  # query rows of an attention tile
 STRIP_MULTIPLE = 64  # rows; the width of a strip is a multiple of it
 MIN_STRIP = 256  # rows of a strip with per-element scratch values
+MOST_SCATTER_UNITS = 16  # a scatter's units, each of which reads all places
 STRIPS_PER_THREAD = 2  # strips of a thread at most: wide strips read memory best
 
 
@@ -51,6 +52,7 @@ class ShortRows:
 def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
     """The schedule for these extents and strides (in elements, per operand and axis): part of the kernel's key.
 
+    - "scatter", or "scatter:" and units: values merged at computed places, each unit those of its share of the places
     - "map", or "map:" and the innermost strides that are literals in the code
     - "tiles": a map in blocks of two axes
     - "rows": one row after another
@@ -63,6 +65,8 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     """
     if isinstance(kernel, AttentionKernel):
         return f"attention:{max(kernel.attention.query_axes, key=lambda axis: extents[axis])}"
+    if kernel.scatters:
+        return _scatter(kernel, extents)
     scans = any(phase.scans for phase in kernel.phases)
     if any(phase.sort for phase in kernel.phases):
         return "rows"
@@ -108,8 +112,21 @@ def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     return ShortRows(tuple(extents[first:]), tuple(map(tuple, near)))
 
 
+def _scatter(kernel: KernelIR, extents: tuple[int, ...]) -> str:
+    """One unit for one thread; several units each read all elements, and merge those of their share of the places.
+
+    Each place has its values merged in the order of the elements, however many units there are.
+    """
+    units = 1
+    while 2 * units <= min(num_threads(), MOST_SCATTER_UNITS) and seconds(kernel, extents) > 2 * units * THREAD_SECONDS:
+        units *= 2
+    return f"scatter:{units}" if units > 1 else "scatter"
+
+
 def general(kernel: KernelIR) -> str:
     """The schedule that is valid for any extents and strides, if slower than the chosen one."""
+    if kernel.scatters:
+        return "scatter"
     if isinstance(kernel, AttentionKernel):
         return f"attention:{min(kernel.attention.query_axes)}"
     if isinstance(kernel, MixedReductionKernel):
@@ -143,6 +160,8 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
     if schedule == "split":
         return _split(kernel, rows, columns, extents)
+    if schedule.startswith("scatter"):
+        return CpuLaunch((CpuStage("kernel", int(schedule.partition(":")[2] or 1), 1),))
     if schedule == "mixed":
         return _cross(kernel, rows, columns, extents)
     count = _units(kernel, schedule, extents)

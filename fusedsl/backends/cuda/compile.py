@@ -45,6 +45,8 @@ from .scan_sort.radix_emit import emit_radix_sort
 from .scan_sort.radix_schedule import RadixSortSchedule
 from .scan_sort.scan_schedule import LookbackSchedule
 from .scan_sort.sort_schedule import SortSchedule
+from .scatter.emit import emit_scatter
+from .scatter.schedule import ScatterSchedule
 from .schedule_base import Schedule
 from .skinny.emit import emit_skinny
 from .skinny.schedule import SkinnySchedule
@@ -57,6 +59,7 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     **dict.fromkeys((ResidentRowSchedule, SmemRowSchedule, LoopedRowSchedule), emit_rows),
     **dict.fromkeys((LookbackSchedule, SortSchedule), emit_rows),
     RadixSortSchedule: emit_radix_sort,
+    ScatterSchedule: emit_scatter,
     PersistentClusterSchedule: emit_persistent,
     CooperativeSchedule: emit_cooperative,
     **dict.fromkeys((ColumnSchedule, LoopedColumnSchedule), emit_columns),

@@ -17,6 +17,7 @@ from .rows_and_columns.schedule import schedule_rows_and_columns
 from .scan_sort.scan_schedule import has_scans, schedule_scan
 from .scan_sort.sort_method import sort_of
 from .scan_sort.sort_schedule import schedule_sort
+from .scatter.schedule import schedule_scatter
 from .schedule_base import Schedule
 
 
@@ -32,6 +33,8 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexi
         mixed = schedule_rows_and_columns(kernel, extents, hardware)
         assert mixed is not None
         return mixed
+    if kernel.scatters:
+        return schedule_scatter(kernel, hardware)
     if sort_of(kernel):
         return schedule_sort(kernel, extents, hardware)
     if has_scans(kernel):

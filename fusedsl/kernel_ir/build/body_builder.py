@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...ir.graph import Node, value_of
-from ...ir.ops import CASTS, OPS
+from ...ir.ops import CASTS, OPS, ROUNDED
 from ...ir.printer import show_literal
 from ...ir.types import BOOL, FLOAT16, FLOAT64, DType
-from ...rewrite.fp_contract import ROUNDED
 from ..instruction import Constant, Instruction
 from ..phase import Body, Value
 

@@ -162,6 +162,9 @@ class KernelFrame:
         where = tuple(self._coordinate(s, 1, a) for s, a in zip(starts, root.axes))
         views = (("reshape", root.viewed),) if root.viewed != root.shape else ()
         stem = "out" if root.kind == "result" else "part"
+        if root.is_scatter:
+            name, axes = self.builder.fresh_name(stem), tuple(range(len(self.axes)))
+            return ArrayUse(name, root.stored_dtype, root.kind, root.index, views, (), axes)
         return ArrayUse(self.builder.fresh_name(stem), root.stored_dtype, root.kind, root.index, views, where)
 
     def _coordinate(self, start, step: int, axis: Axis | None) -> IterationIndex:

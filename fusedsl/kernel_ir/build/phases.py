@@ -11,7 +11,7 @@ from ...fusion.fusion_group import FusionGroup
 from ...ir.folds import FOLDS, State
 from ...ir.graph import Node, Parameter, node, walk
 from ..kernel import ColumnEpilogue
-from ..phase import Body, MatrixProduct, Phase, ScanStep, ScanUse, Sort, Store, Value
+from ..phase import Body, MatrixProduct, Phase, ScanStep, ScanUse, Scatter, Sort, Store, Value
 from ..plan import KernelPlan
 from .fold_bodies import build_reduction
 from .kernel_frame import KernelFrame, position
@@ -78,7 +78,10 @@ class PhaseBuilder(KernelFrame):
         sorts = [n for n in self.sorts if self.depth[n] == p + 1]
         lifted = {f: self.lifted(f.attr[0], f.args[0]) for f in folds}
         lifted |= {f: self.lifted(f.attr[0], f.args[0], f.attr[1][0]) for f in cross}
+        scattered = [(r, v) for r, v in stores if r.is_scatter]
+        stores = [(r, v) for r, v in stores if not r.is_scatter]
         wanted = [*dict.fromkeys(x for state in lifted.values() for x in state), *(v for _, v in stores)]
+        wanted += [a for _, v in scattered for a in v.args]
         wanted += [n.args[0] for n in sorts]
         held = self._held(p, wanted, available)
         if self.sorts and not (wanted or held):
@@ -95,9 +98,9 @@ class PhaseBuilder(KernelFrame):
         element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
         sort = self.sort_of(sorts[0], names[sorts[0].args[0]]) if sorts else None
         products = self._products(folds) if p == 0 and not (stores or scans or sort or across or held) else ()
-        return [
-            Phase(element, element_stores, uses, scans=scans, sort=sort, column_reductions=across, products=products)
-        ], held
+        scatters = tuple(Scatter(v.attr, names[v.args[0]], names[v.args[1]], self.places[r]) for r, v in scattered)
+        phase = Phase(element, element_stores, uses, scans=scans, sort=sort, column_reductions=across)
+        return [dataclasses.replace(phase, products=products, scatters=scatters)], held
 
     def _products(self, folds: list[Node]) -> tuple[MatrixProduct, ...]:
         """The factors of each fold, if all of them are matrix products."""

@@ -13,14 +13,16 @@ from ...ir.types import BOOL, DType
 from ...lang.declared_signatures import declared
 from ..array_state import check_cast
 from ..recorder import Recorder
+from ..scattered_writes import at
+from ..subscripts import positions
 from ..tracer import Tracer
-from ..unsupported import HELP
 from .contractions import PRODUCTS
 from .creation import LIKE
 from .indexing import INDEXING
 from .nan_functions import NAN_FAMILY
 from .out import single_out, write, write_out
 from .reduce import UFUNC_REDUCTIONS
+from .scattering import SCATTERING
 from .shapes import SHAPES
 from .signatures import SIGNATURES, arguments
 from .sorting import ORDER
@@ -60,9 +62,10 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
         return call_ufunc(recorder, ufunc, "__call__", (a, b), kwargs)
     if method == "accumulate" and name in SCANS:
         return _accumulate(recorder, SCANS[name], *inputs, **kwargs)
+    if method == "at":
+        return at(recorder, name, recorder.lifted(inputs[0]), positions(recorder, inputs[1]), inputs[2])
     if method != "__call__":
         helps = {
-            "at": HELP["scatter"],
             "reduce": f"a list is reduced one by one: np.{name}.reduce([a, b])",
             "accumulate": "add, multiply, maximum, minimum and logaddexp accumulate; or write it with slices",
         }
@@ -271,6 +274,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "imag": _imag,
     **PRODUCTS,
     **INDEXING,
+    **SCATTERING,
     **SHAPES,
     **FORMULAS,
     **NAN_FAMILY,

@@ -64,6 +64,7 @@ def _loaded() -> dict[str, Callable[..., Any]]:
         norms,
         pooling,
         reductions,
+        scattering,
         shapes,
         sorting,
         splitting,

@@ -1,0 +1,115 @@
+"""Scatters on CUDA: those whose result depends on an order become scatters that no order changes.
+
+Atomics of integers, and of the largest float, give the same bits in any order. The last value at a place is that of
+the largest position which writes there. A sum of floats is one of integers: multiples of a unit that the largest value
+of its place decides, small enough that the sum of the roundings is far below one rounding of the float sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..ir import gathers, scatters, shapes
+from ..ir.builder import GraphBuilder
+from ..ir.dims import Symbol, product
+from ..ir.graph import Graph, Node, node, rebuild_graph
+from ..ir.types import FLOAT32, FLOAT64, INT32, INT64
+
+SUM_BITS = 62  # of the integers that are added
+HALVES = 1 << 32  # what an infinity below counts in the sum of a place with infinities
+
+
+def order_scatters(graph: Graph, extents: Mapping[Symbol, int]) -> Graph:
+    """The graph with scatters that atomics compute."""
+    if not any(n.op == "scatter" for n in graph.nodes()):
+        return graph
+    b = GraphBuilder(graph.parameters, extents)
+
+    def change(n: Node, args: tuple[Node, ...]) -> Node:
+        new = node(n.op, args, n.attr, n.type) if args else n
+        if n.op != "scatter":
+            return new
+        fold, mode = n.attr
+        base, places, values = args
+        match fold:
+            case "last":
+                return _last(b, base, places, values, mode)
+            case "sum" if n.type.dtype.kind == "f":
+                return _sum(b, base, places, values, mode)
+            case "max" if n.type.dtype.kind == "f":
+                return _largest(b, base, places, values, mode)
+            case "min" if n.type.dtype.kind == "f":
+                minus = [b.elementwise("negative", x) for x in (base, values)]
+                return b.elementwise("negative", _largest(b, minus[0], places, minus[1], mode))
+        return new
+
+    return rebuild_graph(graph, change)
+
+
+def _node(fold: str, base: Node, places: Node, values: Node, mode: str) -> Node:
+    return node("scatter", (base, places, values), (fold, mode), base.type)
+
+
+def _largest(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str) -> Node:
+    """A maximum, where a NaN of the array is the one that atomics find largest."""
+    nan = b.convert(b.literal(float("nan")), base.type.dtype)
+    clean = b.elementwise("where", b.elementwise("isnan", base), nan, base)
+    return _node("max", shapes.broadcast_to(b, clean, base.type.shape), places, values, mode)
+
+
+def _last(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str) -> Node:
+    """The value at the largest position that writes to each place of a vector."""
+    (count,) = places.type.shape
+    nothing = shapes.broadcast_to(b, b.convert(b.literal(scatters.NOWHERE), INT64), base.type.shape)
+    last = _node("max", nothing, places, b.convert(b.iota(count), INT64), mode)
+    read = gathers.gather(values, {0: last}, [0], base.type.shape, gathers.GUARDED)
+    return b.elementwise("where", b.elementwise("greater_equal", last, b.literal(0)), read, base)
+
+
+def _sum(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str) -> Node:
+    """A sum of floats in integers, as exact as if it were added up in float64."""
+    d, count = base.type.dtype, product(places.type.shape)
+
+    def op(name: str, *args: Node) -> Node:
+        return b.elementwise(name, *args)
+
+    wide = b.convert(values, FLOAT64)
+    zeros = shapes.broadcast_to(b, b.convert(b.literal(0.0), d), base.type.shape)
+    size = _node("max", zeros, places, op("absolute", values), mode)  # NaN if a value is
+    # 2**power is more than the largest value of a place; its sum then stays below 2**62, whatever the count
+    size = b.convert(size, FLOAT64)
+    largest = op("floor", op("log2", size))
+    bits = op("ceil", op("log2", op("maximum", b.convert(b.extent(count), FLOAT64), b.literal(1.0))))
+    finite = op("logical_and", op("greater", size, b.literal(0.0)), op("isfinite", size))
+    shift = op("subtract", op("subtract", b.literal(float(SUM_BITS - 3)), largest), bits)
+    shift = b.cast(op("where", finite, shift, b.literal(0.0)), INT32)
+    own_shift, own_finite = (_read(b, x, places, base) for x in (shift, op("isfinite", size)))
+    scaled = op("ldexp", wide, own_shift)
+    whole = op("rint", scaled)
+    high = b.cast(whole, INT64)
+    infinite = op("where", op("isinf", wide), op("where", op("greater", wide, b.literal(0.0)), b.literal(1),
+                  b.literal(HALVES)), b.literal(0))  # fmt: skip
+    high = op("where", own_finite, high, infinite)
+    none = shapes.broadcast_to(b, b.convert(b.literal(0), INT64), base.type.shape)
+    spread = shapes.broadcast_to(b, high, places.type.shape)
+    total = _node("sum", none, places, spread, mode)
+    result = b.convert(total, FLOAT64)
+    if d is FLOAT64:  # what the first integers leave
+        rest = op("ldexp", op("subtract", scaled, whole), b.literal(SUM_BITS - 30))
+        low = b.cast(op("where", own_finite, op("rint", rest), b.literal(0.0)), INT64)
+        below = _node("sum", none, places, shapes.broadcast_to(b, low, places.type.shape), mode)
+        result = op("add", result, op("ldexp", b.convert(below, FLOAT64), b.literal(30 - SUM_BITS)))
+    result = op("ldexp", result, op("negative", shift))
+    up = op("not_equal", op("bitwise_and", total, b.literal(HALVES - 1)), b.literal(0))
+    down = op("not_equal", op("right_shift", total, b.literal(32)), b.literal(0))
+    nan, inf = b.literal(float("nan")), b.literal(float("inf"))
+    special = op("where", down, op("where", up, nan, op("negative", inf)), inf)
+    special = op("where", op("isnan", size), nan, special)
+    result = op("where", op("isfinite", size), result, special)
+    return op("add", base, b.convert(result, d) if d is FLOAT64 else b.cast(result, FLOAT32))
+
+
+def _read(b: GraphBuilder, x: Node, places: Node, base: Node) -> Node:
+    """The elements of an array of the base's shape at places of its C order."""
+    flat = shapes.reshape(b, x, (product(base.type.shape),))
+    return gathers.gather(flat, {0: places}, [0], places.type.shape, gathers.GUARDED)

@@ -1,0 +1,40 @@
+"""What a scatter does in NumPy: values merged into elements of an array, in order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def scattered(n, args, arguments, extents):
+    """The value of a scatter node; float32 sums are computed in float64 and rounded once."""
+    base, places, values = args
+    wide = np.float64 if n.attr[0] == "sum" and base.dtype == np.float32 else base.dtype
+    result = np.array(base, wide, order="C")
+    merge_at(n.attr[0], result, places, values)
+    return result
+
+
+MERGE_AT = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+def merge_at(fold: str, into: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
+    """Merge values into the elements of a contiguous array at places of its C order, in order; others are left out."""
+    flat = into.reshape(-1)
+    places, values = np.broadcast_arrays(places, values)
+    inside = (places >= 0) & (places < flat.size)
+    at, given = places[inside], values[inside].astype(into.dtype)
+    if fold == "last":
+        flat[at] = given
+        return
+    before = flat.copy() if fold != "sum" and into.dtype.kind == "f" else flat
+    MERGE_AT[fold].at(flat, at, given)
+    if before is not flat:
+        flat[...] = _merged_zeros(fold, before, flat, at, given)
+
+
+def _merged_zeros(fold: str, before: np.ndarray, merged: np.ndarray, at: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """Merged extremes with -0.0 less than 0.0."""
+    winner = fold == "min"  # the sign bit of the zero that wins
+    wins = (before == 0) & (np.signbit(before) == winner)
+    np.logical_or.at(wins, at, (given == 0) & (np.signbit(given) == winner))
+    return np.where(merged == 0, np.where(wins == winner, -0.0, 0.0).astype(merged.dtype), merged)

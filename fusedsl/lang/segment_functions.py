@@ -1,0 +1,118 @@
+"""Built-in folds of segments: rows of one id, or between neighbouring offsets, along the first axis.
+
+The signature of each function is its signature in a program; `@function` gives the kinds that KIND_OF does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..errors import ArgumentError, ShapeError
+from ..ir import gathers, row_ops, scatters, shapes
+from ..ir.builder import GraphBuilder, fail
+from ..ir.dims import Dim, expression
+from ..ir.graph import Node
+from ..ir.ops import reduced_dtype
+from ..ir.scatters import DROPPED, Target
+from .array_functions import as_float
+from .functions import function
+from .parameter_kinds import CONSTANT_HELP
+from .scatter_functions import bincount
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The segment of each row, and how many segments there are."""
+
+    ids: Node
+    count: Dim
+
+
+def _segments(b: GraphBuilder, what: str, x: Node, offsets: Node | None, ids: Node | None, n: Dim | None) -> Segments:
+    """Segments by ids, or by offsets: segment k is the rows from offsets[k] up to offsets[k + 1]."""
+    if not x.type.rank:
+        error = ShapeError(f"{what} of a number", "shape.segment", help="its segments are rows of an array")
+        raise fail(error, 0)
+    if (offsets is None) == (ids is None):
+        given = "none" if ids is None else "both"
+        message = f"{what} takes offsets or ids, and {given} {'is' if ids is None else 'are'} given"
+        raise ArgumentError(message, "argument.segments", help=f"{what}(x, offsets=o), or {what}(x, ids=i, n=10)")
+    if ids is not None:
+        if n is None:
+            message = f"{what} by ids needs the number of segments"
+            raise ArgumentError(message, "argument.missing", help=f"n=10; {CONSTANT_HELP}")
+        scatters.require_index_axis(b, ids, x, what)
+        return Segments(ids, n)
+    assert offsets is not None
+    if offsets.type.rank != 1:
+        error = ShapeError(f"offsets have one axis, not {b.describe(offsets.type)}", "shape.segment",
+                           help="segment k begins at offsets[k] and ends before offsets[k + 1]")  # fmt: skip
+        raise fail(error, 1)
+    shapes.require_elements(b, what, offsets, (0,))
+    begins = b.elementwise("maximum", gathers.positions(b, offsets), b.literal(0))
+    marks = bincount(b, begins, x.type.shape[0])
+    passed = row_ops.scan(b, "sum", marks, 0)
+    count = expression("-", offsets.type.shape[0], 1)
+    return Segments(b.elementwise("subtract", passed, b.literal(1)), count)
+
+
+def _folded(b: GraphBuilder, fold: str, x: Node, s: Segments) -> Node:
+    """The fold of each segment."""
+    x = b.strong(x)
+    x = b.convert(x, reduced_dtype(fold, x.type.dtype))
+    base = scatters.identity(b, fold, x.type.dtype, (s.count, *x.type.shape[1:]))
+    return scatters.scatter_fold(b, base, s.ids, x, fold, Target(0, DROPPED))
+
+
+def _spread(b: GraphBuilder, of_segments: Node, x: Node, s: Segments) -> Node:
+    """For each row the value of its segment."""
+    ids = gathers.before_axes(b, gathers.positions(b, s.ids), x.type.rank - 1)
+    return gathers.gather(of_segments, {0: ids}, range(x.type.rank), x.type.shape, gathers.GUARDED)
+
+
+def _segment_function(name: str, build_of: Callable[[GraphBuilder, Node, Segments], Node], about: str) -> Callable:
+    def build(b: GraphBuilder, x: Node, *, offsets: Node | None = None, ids: Node | None = None, n: Dim | None = None):
+        return build_of(b, x, _segments(b, name, x, offsets, ids, n))
+
+    build.__name__, build.__doc__ = name, about
+    return function(offsets="array | None", ids="array | None", n="extent | None")(build)
+
+
+def _mean(b: GraphBuilder, x: Node, s: Segments) -> Node:
+    x = as_float(b, b.strong(x))
+    count = bincount(b, s.ids, s.count)
+    count = gathers.before_axes(b, b.convert(count, x.type.dtype), x.type.rank - 1)
+    return b.elementwise("divide", _folded(b, "sum", x, s), count)
+
+
+def _fold_of(fold: str) -> Callable[[GraphBuilder, Node, Segments], Node]:
+    def build(b: GraphBuilder, x: Node, s: Segments) -> Node:
+        return _folded(b, fold, x, s)
+
+    return build
+
+
+def _softmax(b: GraphBuilder, x: Node, s: Segments) -> Node:
+    x = as_float(b, b.strong(x))
+    moved = b.elementwise("subtract", x, _spread(b, _folded(b, "max", x, s), x, s))
+    e = b.elementwise("exp", moved)
+    share = b.elementwise("divide", e, _spread(b, _folded(b, "sum", e, s), x, s))
+    inside = b.elementwise("logical_and", b.elementwise("greater_equal", s.ids, b.literal(0)),
+                           b.elementwise("less", s.ids, b.extent(s.count)))  # fmt: skip
+    return b.elementwise("where", gathers.before_axes(b, inside, x.type.rank - 1), share, b.literal(0.0))
+
+
+segment_sum = _segment_function(
+    "segment_sum", _fold_of("sum"), "The sum of each segment's rows: those of one id, or from one offset to the next."
+)
+segment_mean = _segment_function("segment_mean", _mean, "The mean of each segment's rows; NaN of an empty one.")
+segment_max = _segment_function(
+    "segment_max", _fold_of("max"), "The largest of each segment's rows; the least number of an empty one."
+)
+segment_min = _segment_function(
+    "segment_min", _fold_of("min"), "The smallest of each segment's rows; the largest number of an empty one."
+)
+segment_softmax = _segment_function(
+    "segment_softmax", _softmax, "softmax over the rows of each segment; 0 in rows of none."
+)
