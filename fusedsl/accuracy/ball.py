@@ -9,27 +9,27 @@ import numpy as np
 from ..ir.interp import cast
 from ..ir.types import FLOAT64, DType, numpy_dtype
 
-EPS = {"float64": 2.0**-53, "float32": 2.0**-24}  # relative, half an ulp
+EPS = {"float64": 2.0**-53, "float32": 2.0**-24}  # the relative error of one rounding
 HALF_ULP = {"float16": (2.0**-11, 2.0**-25), "bfloat16": (2.0**-8, 2.0**-134)}  # (relative, for subnormal numbers)
 TINY = {"float64": 2.0**-1074, "float32": 2.0**-149}
 LARGEST = {"float64": np.finfo(np.float64).max, "float32": float(np.finfo(np.float32).max)}
 SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126}  # normal numbers
 
 Ball = tuple[np.ndarray, np.ndarray]
-"""(exact value, bound)"""
+"""(exact value, radius): a correct target is within the radius of the exact value"""
 
 
-def stored(value: np.ndarray, bound: np.ndarray, d: DType) -> Ball:
-    """A value cast to a dtype: casts are monotone, so the casts of the bound's ends bound the result."""
+def stored(value: np.ndarray, radius: np.ndarray, d: DType) -> Ball:
+    """A value cast to a dtype: casts are monotone, so the casts of the interval's endpoints bound the result."""
     if value.dtype.kind == "f" and d is FLOAT64:
-        return value, bound
+        return value, radius
     middle = wide(cast(value, d), d)
-    if not bound.any():
+    if not radius.any():
         return middle, np.zeros(middle.shape)
-    moved = distance(middle, *(wide(cast(v, d), d) for v in corners(value, bound)))
+    stored_radius = distance(middle, *(wide(cast(v, d), d) for v in corners(value, radius)))
     if d.kind == "b" and value.dtype.kind == "f":  # only 0 is False
-        moved = np.where((bound > 0) & (np.abs(value) <= bound), np.inf, moved)
-    return middle, np.where(np.isinf(bound) & (value.dtype.kind != "b"), np.inf, moved)
+        stored_radius = np.where((radius > 0) & (np.abs(value) <= radius), np.inf, stored_radius)
+    return middle, np.where(np.isinf(radius) & (value.dtype.kind != "b"), np.inf, stored_radius)
 
 
 def distance(middle: np.ndarray, *others: np.ndarray) -> np.ndarray:
@@ -52,31 +52,32 @@ def wide(x: np.ndarray, d: DType) -> np.ndarray:
 
 
 def any_unbounded(args: list[Ball], shape) -> np.ndarray:
-    """Where an operand has an infinite bound."""
+    """Where an operand has an infinite radius."""
     return any_bound(args, shape, np.isinf)
 
 
 def any_bound(args: list[Ball], shape, holds: Callable) -> np.ndarray:
-    """Where the bound of an operand satisfies a condition."""
+    """Where the radius of an operand satisfies a condition."""
     result = np.zeros(shape, bool)
-    for _, bound in args:
-        result = result | holds(bound)
+    for _, radius in args:
+        result = result | holds(radius)
     return result
 
 
-def corners(value, bound) -> tuple[np.ndarray, ...]:
-    """The ends of an operand's bound; an unsure bool may have either value."""
+def corners(value, radius) -> tuple[np.ndarray, ...]:
+    """The endpoints of an operand's interval; an unsure bool may have either value."""
     if value.dtype.kind == "f":
-        step = np.where(np.isfinite(bound), bound, 0.0)
-        return (value - step, value + step) if step.any() else (value,)
-    return (value, value ^ (bound > 0)) if value.dtype.kind == "b" and bound.any() else (value,)
+        finite = np.where(np.isfinite(radius), radius, 0.0)
+        return (value - finite, value + finite) if finite.any() else (value,)
+    return (value, value ^ (radius > 0)) if value.dtype.kind == "b" and radius.any() else (value,)
 
 
-def bounded(op: str, values, value, bound, compute: DType) -> Ball:
-    """Overflow to infinity; a product (or power) rounded together with a following sum may escape it."""
+def bounded(op: str, values, value, radius, compute: DType) -> Ball:
+    """The ball after overflow to infinity; a product (or power) that is contracted into an FMA may escape it."""
     largest, size = LARGEST[compute.name], np.abs(value)
-    beyond = np.isfinite(value) & (size - bound > largest)
-    unsure = (size + bound > largest) & np.isfinite(value) & ~beyond
+    beyond = np.isfinite(value) & (size - radius > largest)
+    unsure = np.isfinite(value) & (size + radius > largest) & ~beyond
     if op == "multiply" or (op == "power" and (np.abs(values[1]) >= 2).all()):
-        unsure = unsure | beyond | (np.isinf(value) & ((bound > 0) | (np.isfinite(values[0]) & np.isfinite(values[1]))))
-    return np.where(beyond, np.copysign(np.inf, value), value), np.where(unsure, np.inf, np.where(beyond, 0.0, bound))
+        may_be_finite = np.isinf(value) & ((radius > 0) | (np.isfinite(values[0]) & np.isfinite(values[1])))
+        unsure = unsure | beyond | may_be_finite
+    return np.where(beyond, np.copysign(np.inf, value), value), np.where(unsure, np.inf, np.where(beyond, 0.0, radius))

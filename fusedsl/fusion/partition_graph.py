@@ -135,7 +135,7 @@ def _unfused_seconds(graph: Graph, prices: Prices) -> float:
     cost_model."""
     total = 0.0
     for step in unfused_kernels(graph, prices.extents):
-        issued = step.instructions * (2 if step.sides else 1)
+        issued = step.instructions * (2 if step.problem_size else 1)
         work = Work(step.read, step.written, issued, double=issued if step.double else 0)
         total += seconds(work, prices.hardware)
     return total

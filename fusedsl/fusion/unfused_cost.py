@@ -26,8 +26,8 @@ class UnfusedKernel:
     written: int
     instructions: int
     double: bool = False
-    sides: tuple[int, int, int, int] | None = None  # (products, rows, columns, terms) of a matrix product
-    factors: DType | None = None  # … and the dtype of its factors
+    problem_size: tuple[int, int, int, int] | None = None  # (batch, M, N, K) of a matrix product
+    operand_dtype: DType | None = None  # of a matrix product
 
     @property
     def bytes(self) -> int:
@@ -123,11 +123,13 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedK
     cost = OPS[n.op].cost if n.op in OPS else 1
     name = n.attr[0] if n.op == "reduce" else SCAN_NAMES[n.attr[0]] if n.op == "scan" else n.op
     kernel = UnfusedKernel(n, name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
-    return replace(kernel, sides=_sides(n, extents), factors=n.args[0].type.dtype) if n.op == "contract" else kernel
+    if n.op != "contract":
+        return kernel
+    return replace(kernel, problem_size=_problem_size(n, extents), operand_dtype=n.args[0].type.dtype)
 
 
-def _sides(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, int, int]:
-    """(products, rows, columns, terms) of a contraction."""
+def _problem_size(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, int, int]:
+    """(batch, M, N, K) of a contraction."""
     subscripts = Subscripts.parse(n.attr)
     known = dict(zip(subscripts.left + subscripts.right, (*n.args[0].type.shape, *n.args[1].type.shape)))
     groups = (subscripts.batch, subscripts.rows, subscripts.columns, subscripts.summed)
@@ -144,8 +146,8 @@ def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mappi
     # a is batch * rows * terms, b is batch * columns * terms, and results are batch * rows * columns
     batch = max(1, round(a * b / max(1, results * terms * terms)))
     rows, columns = a // max(1, batch * terms), b // max(1, batch * terms)
-    sides, dtype = (batch, rows, columns, terms), _operand(factors[0]).type.dtype
-    return UnfusedKernel(n, "contract", read, written, work, n.type.dtype.compute is FLOAT64, sides, dtype)
+    size, dtype = (batch, rows, columns, terms), _operand(factors[0]).type.dtype
+    return UnfusedKernel(n, "contract", read, written, work, n.type.dtype.compute is FLOAT64, size, dtype)
 
 
 def _work(n: Node, extents: Mapping[Symbol, int]) -> int:

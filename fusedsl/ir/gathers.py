@@ -10,7 +10,7 @@ from .builder import GraphBuilder, fail
 from .checks import explain
 from .dims import Dim, expression, product
 from .graph import Check, Node, Site, Type, node
-from .index_keys import WHOLE, basic_index, full_key, index_entries
+from .index_keys import FULL_SLICE, basic_index, full_key, index_entries
 from .shapes import expand_dims, normalize_axis, reshape
 from .types import BOOL, INT64, UINT64
 
@@ -95,7 +95,7 @@ def advanced_index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] |
     first = 0 if split else next(k for k, (item, _) in enumerate(full) if item == array_parts[0])
     entries = [entry for entry in full if not isinstance(entry[1], Dim)]
     indices = {axis: _located(b, entry) for axis, entry in enumerate(entries) if isinstance(entry[1], Node)}
-    plain = [(item, WHOLE if isinstance(part, Node) else part) for item, part in full]
+    plain = [(item, FULL_SLICE if isinstance(part, Node) else part) for item, part in full]
     y = basic_index(x, index_entries(b, x, plain, sites))
     check = Check("equal", (), "index with", tuple(i.type for i in indices.values()))
     common = b.broadcast([i.type.shape for i in indices.values()], check)
@@ -129,7 +129,7 @@ def take(b: GraphBuilder, x: Node, indices: Node, axis: int | None = None) -> No
     if axis is None:
         x, axis = reshape(b, x, (product(x.type.shape),)), 0
     a = normalize_axis(b, x, axis)
-    return advanced_index(b, x, (*[WHOLE] * a, _located(b, (1, indices))))
+    return advanced_index(b, x, (*[FULL_SLICE] * a, _located(b, (1, indices))))
 
 
 def take_along_axis(b: GraphBuilder, x: Node, indices: Node, axis: int | None = -1) -> Node:

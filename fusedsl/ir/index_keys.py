@@ -1,4 +1,4 @@
-"""Keys of subscripts: an entry for each axis, as NumPy reads them."""
+"""Basic indexing: keys of integers, slices, None and an ellipsis in normal form, as NumPy reads them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from .checks import explain
 from .dims import Dim, expression
 from .graph import Check, Node, Site, Type, node
 
+FULL_SLICE = slice(None)  # the part of a key that takes a whole axis; `whole_axis` is its entry in the normal form
+
 
 def whole_axis(d: Dim) -> tuple:
+    """The entry of a full slice of an axis of this extent."""
     return ("slice", 0, 1, d)
 
 
@@ -25,9 +28,6 @@ def basic_index(x: Node, key: tuple) -> Node:
     return node("index", (x,), key, Type(x.type.dtype, shape, x.type.weak))
 
 
-WHOLE = slice(None)
-
-
 def index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
     """`x[key]` for integers (or extents), slices, None and one Ellipsis: a view. `sites` are the locations of the
     parts."""
@@ -35,46 +35,47 @@ def index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None = N
 
 
 def full_key(b: GraphBuilder, x: Node, key: tuple) -> list[tuple[int, Any]]:
-    """(index in the key, part) for each axis of x and each new axis; an Ellipsis, or missing parts, as full slices."""
-    gaps = [item for item, k in enumerate(key) if k is Ellipsis]
-    if len(gaps) > 1:
-        raise fail(ShapeError("only one ... in an index", "shape.index", help="write : for the others"), gaps[1])
+    """(position in the key, part) for each axis of x and new axis; an Ellipsis, or missing parts, as full slices."""
+    ellipses = [position for position, k in enumerate(key) if k is Ellipsis]
+    if len(ellipses) > 1:
+        raise fail(ShapeError("only one ... in an index", "shape.index", help="write : for the others"), ellipses[1])
     used = sum(k is not None and k is not Ellipsis for k in key)
     if used > x.type.rank:
         raise fail(
             ShapeError(f"{used} indices for {b.describe(x.type)}", "shape.index", help=f"it has {x.type.rank} axes"),
-            _nth(key, x.type.rank),
+            _position_of_part(key, x.type.rank),
         )
     full: list = []
-    for item, k in enumerate(key if gaps else (*key, Ellipsis)):
-        full.extend([(item, WHOLE)] * (x.type.rank - used) if k is Ellipsis else [(item, k)])
+    for position, k in enumerate(key if ellipses else (*key, Ellipsis)):
+        full.extend([(position, FULL_SLICE)] * (x.type.rank - used) if k is Ellipsis else [(position, k)])
     return full
 
 
 def index_entries(b: GraphBuilder, x: Node, full: list[tuple[int, Any]], sites: Sequence[Site] | None) -> tuple:
     """The normal form of a full key."""
     entries, axis = [], 0
-    for item, k in full:
+    for position, k in full:
         if k is None:
             entries.append(("new",))
             continue
-        entries.append(_entry(b, x, axis, k, item, sites[item] if sites and item < len(sites) else b.site))
+        entries.append(_entry(b, x, axis, k, position, sites[position] if sites and position < len(sites) else b.site))
         axis += 1
     return tuple(entries)
 
 
-def _nth(key, n: int) -> int:
-    """The index of the (n+1)-th part of a key that takes an axis."""
-    indices = [k for k, part in enumerate(key) if part is not None and part is not Ellipsis]
-    return indices[n]
+def _position_of_part(key, n: int) -> int:
+    """The position in the key of its (n+1)-th part that takes an axis."""
+    positions = [k for k, part in enumerate(key) if part is not None and part is not Ellipsis]
+    return positions[n]
 
 
-def _entry(b: GraphBuilder, x: Node, axis: int, k, item: int, site: Site) -> tuple:
+def _entry(b: GraphBuilder, x: Node, axis: int, k, position: int, site: Site) -> tuple:
+    """The normal form of one part of a key, at a position in the key, that takes an axis of x."""
     n = x.type.shape[axis]
     if isinstance(k, slice):
         if k.step == 0:
             raise fail(
-                ShapeError("a slice step cannot be 0", "shape.slice", help="use 1 to keep all, -1 to reverse"), item
+                ShapeError("a slice step cannot be 0", "shape.slice", help="use 1 to keep all, -1 to reverse"), position
             )
         if k.start is None and k.stop is None and k.step in (None, 1):
             return whole_axis(n)
@@ -83,14 +84,11 @@ def _entry(b: GraphBuilder, x: Node, axis: int, k, item: int, site: Site) -> tup
     check = Check("index", (k, n), "index", (x.type,), site=site)
     if isinstance(k, int) and isinstance(n, int):
         if not -n <= k < n:
-            raise fail(explain(check, b.extents), item)
+            raise fail(explain(check, b.extents), position)
     else:
         b.checks.append(check)
-    return (
-        "int",
-        k
-        if isinstance(k, int) and k >= 0
-        else expression("wrap", k, n)
-        if not isinstance(k, int) or isinstance(n, int)
-        else expression("+", n, k),
-    )
+    if not isinstance(k, int):  # a symbolic index may be negative: it wraps when the call's extents are known
+        return "int", expression("wrap", k, n)
+    if k >= 0:
+        return "int", k
+    return "int", n + k if isinstance(n, int) else expression("+", n, k)

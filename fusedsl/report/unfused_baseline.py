@@ -10,7 +10,7 @@ from ..hardware import Hardware
 from ..program.product_work import library_seconds
 from ..program.resolve_call import ResolvedCall
 
-NARROW = 2  # rows, columns or terms of a matrix product; with fewer it is a product with a vector
+MIN_GEMM_EXTENT = 2  # of M, N and K: a product with a smaller extent is a matrix-vector or outer product
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ def unfused_baseline(call: ResolvedCall) -> UnfusedBaseline:
 
 
 def _seconds(step: UnfusedKernel, hardware: Hardware, tf32: bool) -> float:
-    if step.sides is None or step.factors is None or step.factors.kind != "f" or min(step.sides[1:]) < NARROW:
+    size, dtype = step.problem_size, step.operand_dtype
+    if size is None or dtype is None or dtype.kind != "f" or min(size[1:]) < MIN_GEMM_EXTENT:
         return seconds(Work(step.read, step.written, step.instructions), hardware)
-    return library_seconds(step.sides, step.factors, step.bytes, hardware, tf32)
+    return library_seconds(size, dtype, step.bytes, hardware, tf32)

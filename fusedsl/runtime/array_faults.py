@@ -1,4 +1,4 @@
-"""Errors for arguments that are no arrays, with the form to pass."""
+"""Errors for arguments that are no arrays, with the expression to pass instead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import DTypeError, FusedslError
 from ..ir.types import DTYPES
 
-SPELLED = {
+DISPLAY_NAME = {
     "numpy": "a NumPy array",
     "torch": "a torch tensor",
     "cupy": "a CuPy array",
@@ -27,14 +27,14 @@ def library_of(argument: Any) -> str | None:
         module = sys.modules.get(name)
         if module is not None and issubclass(kind, getattr(module, base, ())):
             return name
-    if _foreign_form(kind):
+    if _library_conversion(kind):
         return None
     if hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__"):
         return "dlpack"
     return "interface" if hasattr(argument, "__cuda_array_interface__") else None
 
 
-_FORMS = {
+_CONVERSIONS = {
     "pandas": "{x}.to_numpy()",
     "polars": "{x}.to_numpy()",
     "xarray": "{x}.to_numpy()",
@@ -44,15 +44,17 @@ _FORMS = {
 }
 
 
-def _foreign_form(kind: type) -> str | None:
-    return _FORMS.get(kind.__module__.partition(".")[0])
+def _library_conversion(kind: type) -> str | None:
+    """The expression that converts {x}, of another library's class, to a NumPy array; None for other classes."""
+    return _CONVERSIONS.get(kind.__module__.partition(".")[0])
 
 
-def accepted_form(argument: Any, name: str) -> str | None:
+def conversion_expression(argument: Any, name: str) -> str | None:
+    """The expression that converts an argument to an array or number; None if there is none."""
     kind = type(argument)
-    form = _foreign_form(kind)
-    if form is not None:
-        return form.format(x=name)
+    conversion = _library_conversion(kind)
+    if conversion is not None:
+        return conversion.format(x=name)
     if isinstance(argument, list | tuple | range | memoryview | bytearray) or hasattr(kind, "__array__"):
         return f"numpy.asarray({name})"
     return f"float({name})" if hasattr(kind, "__float__") else None
@@ -63,14 +65,14 @@ def type_name(kind: type) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def dtype_fault(name: str, dtype: str, form: str | None = None) -> FusedslError:
+def dtype_fault(name: str, dtype: str, source: str | None = None) -> FusedslError:
     """The DTypeError for an element type that no kernel computes with, strings and objects included.
 
-    `form` is the expression by which the user wrote what is called `name`.
+    `source` is the source expression of the argument, if that is not its name.
     """
     message = f"{name} has elements of type {dtype}"
-    name = form or name
-    forms = {
+    name = source or name
+    conversions = {
         "complex": f"pass {name}.real and {name}.imag",
         "longdouble": f"pass {name}.astype(numpy.float64)",
         "float128": f"pass {name}.astype(numpy.float64)",
@@ -82,6 +84,6 @@ def dtype_fault(name: str, dtype: str, form: str | None = None) -> FusedslError:
         "object": f"pass {name}.astype(numpy.float64)",
         "void": f'pass one field: {name}["field"]',
     }
-    form = next((form for start, form in forms.items() if dtype.startswith(start)), None)
-    help = form or f"pass {name} cast to one of {', '.join(DTYPES)}"
+    conversion = next((text for start, text in conversions.items() if dtype.startswith(start)), None)
+    help = conversion or f"pass {name} cast to one of {', '.join(DTYPES)}"
     return DTypeError(message, "dtype.unknown", help=help)

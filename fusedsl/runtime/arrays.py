@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import ArgumentError, DeviceError, FusedslError
 from ..ir.types import BOOL, DTYPES, FLOAT64, INT64, DType, numpy_dtype
 from . import array_protocols
-from .array_faults import SPELLED, accepted_form, dtype_fault, library_of, type_name
+from .array_faults import DISPLAY_NAME, conversion_expression, dtype_fault, library_of, type_name
 
 CPU = ("cpu", 0)
 
@@ -57,7 +57,7 @@ class ArrayFacts:
     def where(self) -> str:
         """Library and device in words, for messages."""
         kind, index = self.device
-        return f"{SPELLED[self.library]} on {'the CPU' if kind == 'cpu' else f'{kind}:{index}'}"
+        return f"{DISPLAY_NAME[self.library]} on {'the CPU' if kind == 'cpu' else f'{kind}:{index}'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _describe_number(argument: Any, name: str) -> Weak:
     if isinstance(argument, complex):
         raise dtype_fault(name, "complex")
     kind = type(argument)
-    help = f"pass {accepted_form(argument, name) or 'a NumPy, CuPy or torch array, or a number'}"
+    help = f"pass {conversion_expression(argument, name) or 'a NumPy, CuPy or torch array, or a number'}"
     raise ArgumentError(f"{name} is a {type_name(kind)}", "argument.type", help=help)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, DeviceError
 from ..ir.types import UINT8, DType
-from .array_faults import SPELLED
+from .array_faults import DISPLAY_NAME
 from .arrays import CPU, ArrayFacts, Weak, describe
 from .memory_overlap import overlap, overlaps_itself
 from .outputs import is_foreign
@@ -51,7 +51,7 @@ def check_out(
         raise DeviceError(f"{name} is {facts.where}, and the result is on {device[0]}:{device[1]}", "device.out",
                           help="pass an array on the device of the inputs")  # fmt: skip
     if library not in (None, facts.library) and not is_foreign(facts):
-        raise DeviceError(f"{name} is {facts.where}, and the result is {SPELLED[library]}", "device.out",
+        raise DeviceError(f"{name} is {facts.where}, and the result is {DISPLAY_NAME[library]}", "device.out",
                           help="results belong to the inputs' library: pass an array of that")  # fmt: skip
     if facts.readonly:
         raise ArgumentError(f"{name} is read-only", "argument.out", help=f"pass {name}.copy() and keep it")

@@ -38,10 +38,12 @@ def read_slot(builder: ir.IRBuilder, slots, index: LLVMValue, kind: ir.Type):
 
 def scalar(builder: ir.IRBuilder, slots, index: LLVMValue, d: DType) -> LLVMValue:
     """A run-time scalar, in the low bytes of its slot."""
-    return widen(LLVMValue(builder, UINT8 if d is BOOL else d, read_slot(builder, slots, index, stored_type(d))), d)
+    return to_compute_type(
+        LLVMValue(builder, UINT8 if d is BOOL else d, read_slot(builder, slots, index, stored_type(d))), d
+    )
 
 
-def widen(x: LLVMValue, d: DType) -> LLVMValue:
+def to_compute_type(x: LLVMValue, d: DType) -> LLVMValue:
     """Convert a stored element of `d` to its compute type."""
     if d is BOOL:
         return x != 0
@@ -50,34 +52,39 @@ def widen(x: LLVMValue, d: DType) -> LLVMValue:
 
 def load(builder: ir.IRBuilder, d: DType, base, index: LLVMValue, scopes=None) -> LLVMValue:
     """Element `index` of an array of `d`."""
+    # `d.storage`: float8, which is stored only; it is converted from its byte
     stored = UINT8 if d is BOOL or d.storage else UINT16 if d.kind == "f" and d.bits == 16 else d
     instruction = builder.load(
         element_pointer(builder, base, index, stored_type(d)), typ=stored_type(d), align=d.itemsize
     )
     set_alias_scope(instruction, scopes)
-    return widen(LLVMValue(builder, stored, instruction), d)
+    return to_compute_type(LLVMValue(builder, stored, instruction), d)
 
 
-def masked_address(builder: ir.IRBuilder, address: LLVMValue, wanted: LLVMValue) -> LLVMValue:
-    """An address if `wanted`, else the middle of an array of zeros, in which a part of a split loop may stride."""
+def masked_address(builder: ir.IRBuilder, address: LLVMValue, mask: LLVMValue) -> LLVMValue:
+    """An address under a predicate; else the zero page: zeros with CONSTANT_BYTES of slack on both sides.
+
+    A part of a split loop may stride from there in either direction, and reads zeros.
+    """
     zeros = _constant_array(builder, "zeros", UINT8, 0)
-    return LLVMValue(builder, INT64, builder.select(wanted.value, address.value, zeros.value))
+    return LLVMValue(builder, INT64, builder.select(mask.value, address.value, zeros.value))
 
 
 def nan_address(builder: ir.IRBuilder, d: DType) -> LLVMValue:
-    """The middle of an array of NaNs of `d`."""
+    """The address within a page of NaNs of `d`, with CONSTANT_BYTES of slack on both sides."""
     return _constant_array(builder, f"nans_{d.name}", d, NANS[d.name])
 
 
 def _constant_array(builder: ir.IRBuilder, name: str, d: DType, bits: int) -> LLVMValue:
-    """The address of the middle of a constant array of these bits."""
+    """The address of the middle of a constant array of these bits: CONSTANT_BYTES of it lie on both sides."""
     module, word, unit = builder.module, llvm_type(INT64), ir.IntType(8 * d.itemsize)
-    line = module.globals.get(name)
-    if line is None:
+    global_array = module.globals.get(name)
+    if global_array is None:
         kind = ir.ArrayType(unit, 2 * CONSTANT_BYTES // d.itemsize + 64)
-        line = ir.GlobalVariable(module, kind, name)
-        line.initializer, line.linkage = ir.Constant(kind, [unit(bits)] * kind.count if bits else None), "internal"
-    return LLVMValue(builder, INT64, builder.add(builder.ptrtoint(line, word), word(CONSTANT_BYTES)))
+        global_array = ir.GlobalVariable(module, kind, name)
+        global_array.initializer = ir.Constant(kind, [unit(bits)] * kind.count if bits else None)
+        global_array.linkage = "internal"
+    return LLVMValue(builder, INT64, builder.add(builder.ptrtoint(global_array, word), word(CONSTANT_BYTES)))
 
 
 def pointer_of(builder: ir.IRBuilder, address: LLVMValue):
@@ -93,22 +100,24 @@ def memmove(builder: ir.IRBuilder, d: DType, to, source, count: LLVMValue) -> No
     builder.call(function, [to, source, builder.mul(count.value, word(d.itemsize)), flag(0)])
 
 
-def element(builder: ir.IRBuilder, d: DType, base: LLVMValue, index: LLVMValue, scopes: tuple[int, int]) -> LLVMValue:
+def load_at(builder: ir.IRBuilder, d: DType, base: LLVMValue, index: LLVMValue, scopes: tuple[int, int]) -> LLVMValue:
     """Load element `index` of an array of `d` at an integer address."""
     return load(builder, d, builder.inttoptr(base.value, stored_type(d).as_pointer()), index, scopes)
 
 
-def fetch(builder: ir.IRBuilder, d: DType, address: LLVMValue, wanted: LLVMValue, scopes: tuple[int, int]) -> LLVMValue:
-    """Masked load of a `d` from an integer address; 0, loaded from a global, if not `wanted`."""
+def masked_load(
+    builder: ir.IRBuilder, d: DType, address: LLVMValue, mask: LLVMValue, scopes: tuple[int, int]
+) -> LLVMValue:
+    """Load of a `d` from an integer address under a predicate; else 0, loaded from a global word."""
     module = builder.module
-    nothing = module.globals.get("nothing")
-    if nothing is None:
+    zero_word = module.globals.get("zero_word")
+    if zero_word is None:
         word = ir.IntType(64)
-        nothing = ir.GlobalVariable(module, word, "nothing")
-        nothing.initializer, nothing.linkage, nothing.global_constant = word(0), "internal", True
+        zero_word = ir.GlobalVariable(module, word, "zero_word")
+        zero_word.initializer, zero_word.linkage, zero_word.global_constant = word(0), "internal", True
     kind = stored_type(d)
     there = builder.inttoptr(address.value, kind.as_pointer())
-    pointer = builder.select(wanted.value, there, builder.bitcast(nothing, kind.as_pointer()))
+    pointer = builder.select(mask.value, there, builder.bitcast(zero_word, kind.as_pointer()))
     return load(builder, d, pointer, LLVMValue(builder, INT64, llvm_type(INT64)(0)), scopes)
 
 
@@ -150,7 +159,10 @@ def free(builder: ir.IRBuilder, pointer) -> None:
 
 
 def accumulate(builder: ir.IRBuilder, floating: str, integer: str, x: LLVMValue, y: LLVMValue) -> LLVMValue:
-    """x + y or x * y with the reassoc flag, so that LLVM vectorises a reduction over them."""
+    """x + y or x * y, by the builder's method `floating` of floats and `integer` of integers ("fadd", "add").
+
+    Floats get the flags reassoc, so that LLVM vectorises a reduction over them, and contract (FMA).
+    """
     if x.dtype.kind == "f":
         return LLVMValue(builder, x.dtype, getattr(builder, floating)(x.value, y.value, flags=("reassoc", "contract")))
     return LLVMValue(builder, x.dtype, getattr(builder, integer)(x.value, y.value))

@@ -21,12 +21,12 @@ from .memory import (
     POINTER_TYPE,
     accumulate,
     allocate,
-    element,
     element_address,
-    fetch,
     free,
     load,
+    load_at,
     masked_address,
+    masked_load,
     memmove,
     nan_address,
     pointer_of,
@@ -198,10 +198,10 @@ def address_words(scopes: tuple[int, int]) -> dict[str, Word]:
         words[f"nans_{name}"] = Word("nans", always(INT64), lambda b, d=DTYPES[name]: nan_address(b, d))
     for d in DTYPES.values():
         words[f"fetch_{d.name}"] = Word(
-            "fetch", always(d.compute), lambda b, address, wanted, d=d: fetch(b, d, address, wanted, scopes)
+            "fetch", always(d.compute), lambda b, address, wanted, d=d: masked_load(b, d, address, wanted, scopes)
         )
         words[f"element_{d.name}"] = Word(
-            "element", always(d.compute), lambda b, base, index, d=d: element(b, d, base, index, scopes)
+            "element", always(d.compute), lambda b, base, index, d=d: load_at(b, d, base, index, scopes)
         )
     for meaning in (until_less, until_within, until_wrap):
         words[meaning.__name__] = plain(meaning.__name__, same, meaning)

@@ -134,7 +134,7 @@ class Tensor(Tracer):
         """Advanced indexing; torch applies integers and 0-d tensors first, unlike NumPy: they separate no indices."""
         b = self.recorder.builder
         full = [part for _, part in index_keys.full_key(b, self.node, key)]
-        alone = tuple(part if _is_one(part) else index_keys.WHOLE for part in full if part is not None)
+        alone = tuple(part if _is_one(part) else index_keys.FULL_SLICE for part in full if part is not None)
         rest = tuple(part for part in full if not _is_one(part))
         return gathers.index(b, gathers.index(b, self.node, alone), rest)
 
