@@ -73,11 +73,11 @@ class Sm90Mainloop:
             self._emit_bias()
             self.softmax.emit_tile("tile_info & 2 != 0" if facts.full_phases else "", bounded=False)
             source.emit(*self._pin_order(), *([f"needs_rescale = any_not_one({factor})"] if factor else []))
-            source.emit(f"{output} = wait_all({output})", *elect_one(p.v.release(KV_ITER_BEFORE)), pack)
+            source.emit(f"{output} = wait_all({output})", *elect_one(p.v.consumer_release(KV_ITER_BEFORE)), pack)
             with source.if_("needs_rescale" if factor else ""):
                 self.softmax.emit_rescale()
         source.emit(p.v.wait_full(KV_ITER), *wait, self._start_pv(KV_ITER), *arrive)
-        source.emit(f"{output} = wait_all({output})", *elect_one(p.v.release(KV_ITER)))
+        source.emit(f"{output} = wait_all({output})", *elect_one(p.v.consumer_release(KV_ITER)))
 
     # -- first tile
 
@@ -121,8 +121,8 @@ class Sm90Mainloop:
 
     def _release_k(self) -> list[str]:
         """Lines that release the k stage, and the q stage after the last key tile."""
-        last = ["if tile_info & 1 != 0:", f"    {self.pipelines.q.release(WORK_ITER)}"]
-        return elect_one(self.pipelines.k.release(KV_ITER), *last)
+        last = ["if tile_info & 1 != 0:", f"    {self.pipelines.q.consumer_release(WORK_ITER)}"]
+        return elect_one(self.pipelines.k.consumer_release(KV_ITER), *last)
 
     def _pingpong(self) -> tuple[list[str], list[str]]:
         """Lines before and after a warpgroup starts its products: ping-pong by named barriers."""
@@ -161,7 +161,7 @@ class Sm90Mainloop:
             bias.wait_full(KV_ITER),
             f"bias_pairs = load_bias({bias.tile(KV_ITER)} + warpgroup * {ROWS * 2 * SWIZZLE_ELEMENTS})",
             "if (thread_idx() & 31) == 0:",
-            f"    {bias.release(KV_ITER)}",
+            f"    {bias.consumer_release(KV_ITER)}",
         ]
 
     def _emit_bias(self) -> None:
@@ -180,12 +180,12 @@ class Sm90Mainloop:
             return []
         info, p = self.scheduler.info_address(WORK_ITER), self.pipelines
         (wait, arrive), row_end = self._pingpong(), 4 * self.scheduler.info_words.index("row_end")
-        skip = [*wait, *arrive, *elect_one(p.k.release(KV_ITER)), p.v.wait_full(KV_ITER)]
+        skip = [*wait, *arrive, *elect_one(p.k.consumer_release(KV_ITER)), p.v.wait_full(KV_ITER)]
         return [
             f"warpgroup_from = int32(ld_shared({info}) + warpgroup * {ROWS})",
             f"warpgroup_end = ld_shared({info} + {row_end})",
             f"while {self._tile_is_inactive()}:",
-            *indented([*skip, *elect_one(p.v.release(KV_ITER)), *self._wait_tile()]),
+            *indented([*skip, *elect_one(p.v.consumer_release(KV_ITER)), *self._wait_tile()]),
         ]
 
     def _tile_is_inactive(self) -> str:

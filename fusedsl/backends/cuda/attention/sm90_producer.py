@@ -37,21 +37,21 @@ class TmaPipeline:
         """The address of a tile."""
         return f"{self.name}_at + {self.slot(iteration)} * {self.stage_bytes}"
 
-    def full(self, iteration: str) -> str:
+    def full_barrier(self, iteration: str) -> str:
         return f"{self.name}_full + {self.slot(iteration)} * 8"
 
-    def empty(self, iteration: str) -> str:
+    def empty_barrier(self, iteration: str) -> str:
         return f"{self.name}_empty + {self.slot(iteration)} * 8"
 
     def wait_full(self, iteration: str) -> str:
-        return f"mbarrier_wait_parity({self.full(iteration)}, {self.parity(iteration)})"
+        return f"mbarrier_wait_parity({self.full_barrier(iteration)}, {self.parity(iteration)})"
 
     def wait_empty(self, iteration: str) -> str:
-        return f"mbarrier_wait_parity({self.empty(iteration)}, {self.parity(iteration)} ^ 1)"
+        return f"mbarrier_wait_parity({self.empty_barrier(iteration)}, {self.parity(iteration)} ^ 1)"
 
-    def release(self, iteration: str) -> str:
+    def consumer_release(self, iteration: str) -> str:
         """The arrival of a consumer that has read a tile."""
-        return f"mbarrier_arrive({self.empty(iteration)})"
+        return f"mbarrier_arrive({self.empty_barrier(iteration)})"
 
 
 class TmaPipelines:
@@ -69,7 +69,10 @@ class TmaPipelines:
 
 
 class Sm90Producer:
-    """The warps of the producer warpgroup."""
+    """The warps of the producer warpgroup.
+
+    `packed_count` of a work tile is its number of active key blocks << 1 | whether it is the block's last work tile.
+    """
 
     def __init__(self, facts: AttentionFacts, schedule: Sm90AttentionSchedule, scheduler: Sm90TileScheduler):
         self.facts, self.schedule, self.scheduler = facts, schedule, scheduler
@@ -100,8 +103,8 @@ class Sm90Producer:
     def _load_warp(self) -> list[str]:
         """Lines of the load warp: q, and k and v of each active key block of one work tile after another."""
         scheduler = self.scheduler
-        pairs = ["while k < packed_count >> 1:", *indented(self._load_kv_block())]
-        loads = [*scheduler.first_kv_block(), "k = int32(0)", *pairs]
+        kv_loop = ["while k < packed_count >> 1:", *indented(self._load_kv_block())]
+        loads = [*scheduler.first_kv_block(), "k = int32(0)", *kv_loop]
         start = ["elected = thread_idx() == 0", "kv_iter, work_iter = int32(0), int32(0)"]
         if not self.schedule.persistent_blocks:
             info = [*scheduler.decode_work_tile(), *scheduler.count_kv_blocks(), "packed_count = count << 1 | 1"]
@@ -115,7 +118,7 @@ class Sm90Producer:
         """Lines that load a key block, q before the first, and publish its tile info.
 
         Bits of a tile info from the lowest: last key tile of the work tile; full tile; last work tile of the block;
-        work tiles so far (two bits); key tiles so far (three); index of the key tile.
+        slot of the work tile's info, WORK_INFO_SLOT (two bits); key tiles so far (three); index of the key tile.
         """
         p, scheduler, persistent = self.pipelines, self.scheduler, self.schedule.persistent_blocks
         bits = [
@@ -127,7 +130,7 @@ class Sm90Producer:
             *(["(full >> bit & 1) << 1"] if self.facts.has_block_mask else []),
         ]
         # reloaded, so that LLVM does not unroll the loop: registers are few here
-        counted = (
+        reload_count = (
             f"ld_shared({scheduler.info_address(WORK_INFO_SLOT)} + {4 * scheduler.info_words.index('packed_count')})"
         )
         return [
@@ -145,7 +148,7 @@ class Sm90Producer:
             *(self._load_elected(p.bias) if p.bias.stages else []),
             *self._load_elected(p.v),
             "kv_iter, k = int32(kv_iter + 1), int32(k + 1)",
-            *([f"packed_count = {counted}"] if persistent else []),
+            *([f"packed_count = {reload_count}"] if persistent else []),
         ]
 
     def _load_elected(self, pipeline: TmaPipeline) -> list[str]:
@@ -154,7 +157,7 @@ class Sm90Producer:
 
     def _load_tile(self, pipeline: TmaPipeline, iteration: str) -> list[str]:
         """Lines that load a tile, one 128-byte wide box at a time."""
-        facts, box, full = self.facts, pipeline.box, pipeline.full(iteration)
+        facts, box, full = self.facts, pipeline.box, pipeline.full_barrier(iteration)
         first = {facts.query_axis: "row_from"} if pipeline.name in ("q", "bias") else {facts.kv_axis: "column_from"}
         inner = f"{'column_from + ' * (pipeline.name == 'bias')}panel * {SWIZZLE_ELEMENTS}"
         corner = ", ".join([inner, *(first.get(a, f"c{a}") for a in facts.kernel.tma_boxes[box].axes[1:])])

@@ -17,7 +17,7 @@ udiv64 = _FILE.function("udiv64", "number, divisor")
 class OperandTileIntrinsics(Named):
     """Intrinsics of an operand's tile in shared memory."""
 
-    own_lanes, own_step = Method("", ""), Method("", "")
+    own_mn, own_k = Method("", ""), Method("", "")
     copy_async = Method("", "to, addresses, room, step_bytes, left")
     fetch, put = Method("", "addresses, room, step_bytes, left"), Method("", "to, elements")
 
@@ -25,24 +25,24 @@ class OperandTileIntrinsics(Named):
 _FILE = File("matmul.operand_tile")
 OperandTile = _FILE.type(
     "OperandTile",
-    "dtype, lanes, depth, major, piece, threads, layout, pad=4, by_registers=False",
+    "dtype, mn, block_k, major, vector, threads, layout, pad=4, through_registers=False",
     OperandTileIntrinsics,
 )
 
 
 class FmaTileIntrinsics(Named):
-    """Intrinsics of a block's sums on CUDA cores."""
+    """Intrinsics of a block's accumulators on CUDA cores."""
 
     zeros = Method("", "")
     multiply = Method("left_pitch, right_pitch", "left, right, sums")
     add_sums = Method("", "to, sums, is_first")
 
 
-FmaTile = File("matmul.fma_tile").type("FmaTile", "dtype, rows, columns, depth, warps, lanes", FmaTileIntrinsics)
+FmaTile = File("matmul.fma_tile").type("FmaTile", "dtype, rows, columns, block_k, warps, lanes", FmaTileIntrinsics)
 
 
 class MmaTileIntrinsics(Named):
-    """Intrinsics of a block's sums on tensor cores."""
+    """Intrinsics of a block's accumulators on tensor cores."""
 
     zeros = Method("", "")
     multiply = Method("left, right, parts=1, guarded=False", "left_at, right_at, sums")

@@ -52,10 +52,10 @@ def block_shapes(kernel: KernelIR, operands: MatmulOperands) -> tuple[BlockShape
     if dtype == "float32" and kernel.matmul not in TENSOR_FLOAT:
         return FMA_SHAPES
     size = kernel.operands[operands.left[0]].dtype.itemsize
-    return tuple(replace(one, depth=SWIZZLE_BYTES // size) for one in MMA_SHAPES)
+    return tuple(replace(one, block_k=SWIZZLE_BYTES // size) for one in MMA_SHAPES)
 
 
 def tile_shape(dtype: str, one: BlockShape) -> FmaTileShape | MmaTileShape:
     if one.lanes is not None:
-        return FmaTileShape(dtype, one.rows, one.columns, one.depth, one.warps, one.lanes)
-    return MmaTileShape(dtype, SUMS[dtype], one.rows, one.columns, one.depth, one.warps)
+        return FmaTileShape(dtype, one.rows, one.columns, one.block_k, one.warps, one.lanes)
+    return MmaTileShape(dtype, SUMS[dtype], one.rows, one.columns, one.block_k, one.warps)

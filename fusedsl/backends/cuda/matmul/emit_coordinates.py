@@ -84,24 +84,25 @@ class MatmulCoordinates(OperandCoordinates):
         """What a function of coordinates on these axes takes besides them: extents and strides."""
         return list(dict.fromkeys([*(self.names.extent(a) for a in axes[1:]), *self.strides(operands, axes)]))
 
-    def emit_pieces(
+    def emit_vectors(
         self, k: int, side: str, axes: Sequence[int], shape: OperandTileShape, own: tuple[str, str]
     ) -> None:
-        """Emit the addresses of a thread's pieces at their first step, and how many lanes exist from each on.
+        """Emit the addresses of a thread's copy vectors at their first step, and how many M/N positions exist there.
 
-        `own` are calls that give its lanes and its first step. Lanes out of bounds are those of the last piece.
+        `own` are calls that give its M/N positions and its first step. Positions out of bounds are those of the last
+        vector.
         """
         name, size, limit = self.names.operand(k), shape.itemsize, f"{side}s"
         last = (
-            f"({limit} - 1) // {shape.piece} * {shape.piece}"
-            if shape.major == "mn" and shape.piece > 1
+            f"({limit} - 1) // {shape.vector} * {shape.vector}"
+            if shape.major == "mn" and shape.vector > 1
             else f"{limit} - 1"
         )
         given = [f"{name}_base", f"{side}_from", limit, f"{name}_first", *self.arguments([k], axes)]
         place = f"{name}_base + ({self.offset(k, axes) or '0'}) * {size} + {name}_first"
-        lines = [f"number = minimum({side}_from + lane, {last})", *coordinates(self.names, "number", axes)]
+        lines = [f"number = minimum({side}_from + mn, {last})", *coordinates(self.names, "number", axes)]
         lines.append(f"return {place}, {limit} - number")
-        find = self._function(f"{name}_pieces", f"find_{name}", ["lane", *given], lines, "int64, int64")
+        find = self._function(f"{name}_vectors", f"find_{name}", ["mn", *given], lines, "int64, int64")
         self.src.assign(f"{name}_first", f"(begin + {own[1]}) * {name}_step_bytes")
         self.src.assign(f"{name}_addresses, {name}_room", find(own[0], *given))
 

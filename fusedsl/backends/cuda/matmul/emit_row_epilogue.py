@@ -53,7 +53,7 @@ class RowEpilogue:
             for number, use in enumerate(self.phase.folds):
                 name = use.accumulators[0]
                 read = src.bind(f"read_{name.name}", self.vectors.read_sums(name.dtype.name, s.tile.pitch))
-                src.assign(name.name, read(f"int32(sums_at + {number * s.tile.bytes})", "row"))
+                src.assign(name.name, read(f"int32(sums_at + {number * s.tile.size_bytes})", "row"))
             src.apply(TILE.elementwise, "finish", self.body)
             for number, store in enumerate(self.phase.row_stores):
                 self._emit_store(number, store.operand, src.element(store.value))

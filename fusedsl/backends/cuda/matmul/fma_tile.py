@@ -69,9 +69,9 @@ class FmaTile(FmaTileShape):
                 return self._read(e, left, step * left_pitch, 0), self._read(e, right, step * right_pitch, 1)
 
             ahead = fragments(0)
-            for step in range(self.depth):
+            for step in range(self.block_k):
                 x, y = ahead
-                ahead = fragments(step + 1) if step + 1 < self.depth else ahead
+                ahead = fragments(step + 1) if step + 1 < self.block_k else ahead
                 for i in range(self.thread_rows):
                     for j in range(self.thread_columns)[:: 1 if i % 2 == 0 else -1]:
                         k = i * self.thread_columns + j

@@ -48,7 +48,9 @@ class MmaMatmulEmitter:
         else:
             self._combine()
         opening = header(self.kernel, s.reason.partition(":")[0], "")
-        comment = f"Output tiles of {s.tile.rows} × {s.tile.columns}; {s.stages} K-slices of {s.tile.depth} in flight."
+        comment = (
+            f"Output tiles of {s.tile.rows} × {s.tile.columns}; {s.stages} K-slices of {s.tile.block_k} in flight."
+        )
         return src.text(opening, comment)
 
     def _work_tile(self) -> None:
@@ -73,13 +75,13 @@ class MmaMatmulEmitter:
 
     def _split_range(self) -> list[str]:
         """Lines that find the steps of this block: all of them, or those of its split of a tile."""
-        s, depth = self.schedule, self.schedule.tile.depth
+        s, block_k = self.schedule, self.schedule.tile.block_k
         if s.splits == 1:
             return ["begin, end = int64(0), steps"]
         return [
             f"tile_number = {udiv64('work_tile', s.splits)}",
             f"split = work_tile - tile_number * {s.splits}",
-            f"split_steps = {udiv64(f'steps + {s.splits * depth - 1}', s.splits * depth)} * {depth}",
+            f"split_steps = {udiv64(f'steps + {s.splits * block_k - 1}', s.splits * block_k)} * {block_k}",
             "begin, end = split * split_steps, minimum(steps, (split + 1) * split_steps)",
             "work_tile = tile_number",
         ]
@@ -87,7 +89,7 @@ class MmaMatmulEmitter:
     def _combine(self) -> None:
         """Emit the end of a split tile: each block stores its sums, the last one adds them up and finishes them."""
         src, s = self.src, self.schedule
-        kind = s.tile.sums if isinstance(s.tile, MmaTileShape) else s.tile.dtype
+        kind = s.tile.accumulator_dtype if isinstance(s.tile, MmaTileShape) else s.tile.dtype
         layout = kind, (s.tile.rows * len(s.pairs), s.tile.columns), s.tile.pitch, s.block_threads
         store = src.bind("store_split", store_sums(*layout))
         add, size = src.bind("add_splits", add_split_sums(*layout, s.splits)), s.split_bytes
@@ -101,13 +103,13 @@ class MmaMatmulEmitter:
         src, k, shape = self.src, self.factors[n], self.schedule.operands[n]
         name, size = src.names.operand(k), shape.itemsize
         own = src.bind(f"{name}_tile", _bound(shape))
-        src.bind_several({f"{name}_lanes": own.own_lanes(), f"{name}_step": own.own_step()})
-        src.bind(f"{name}_pieces", Tile(width=1, vectors=shape.lane_pieces, step=1, checks="." * shape.lane_pieces))
+        src.bind_several({f"{name}_mn": own.own_mn(), f"{name}_step": own.own_k()})
+        src.bind(f"{name}_vectors", Tile(width=1, vectors=shape.mn_vectors, step=1, checks="." * shape.mn_vectors))
         stride = self.coordinates.stride(k, self.kernel.row_axes)
         src.assign(f"{name}_step_bytes", f"int64({stride} * {size})")
-        advance = TileIntrinsics(f"{name}_pieces").elementwise("int64, int64 -> int64")
+        advance = TileIntrinsics(f"{name}_vectors").elementwise("int64, int64 -> int64")
         src.function(advance, f"{name}_advance", ["address", "bytes"], ["return address + bytes"])
-        if shape.by_registers:
+        if shape.through_registers:
             src.bind_several({f"fetch_{name}": own.fetch(), f"put_{name}": own.put()})
         else:
             src.bind(f"copy_{name}", own.copy_async())
@@ -115,22 +117,22 @@ class MmaMatmulEmitter:
     def _start(self, stage: str, step: str) -> None:
         """Emit the start of the copies of the K-slice that begins at a step, to a stage, as one group."""
         src, s = self.src, self.schedule
-        src.assign("left", f"int32(minimum(end - {step}, {s.tile.depth}))")
+        src.assign("left", f"int32(minimum(end - {step}, {s.tile.block_k}))")
         for n, shape in enumerate(s.operands):
             name = src.names.operand(self.factors[n])
             given = f"{name}_addresses, {name}_room, {name}_step_bytes, left"
-            if shape.by_registers:
+            if shape.through_registers:
                 src.assign(f"{name}_ahead", f"fetch_{name}({given})")
             else:
                 src.emit(f"copy_{name}(int32({stage} + {s.operand_offsets[n]}), {given})")
-            src.assign(f"{name}_addresses", f"{name}_advance({name}_addresses, {name}_step_bytes * {s.tile.depth})")
+            src.assign(f"{name}_addresses", f"{name}_advance({name}_addresses, {name}_step_bytes * {s.tile.block_k})")
         src.emit(commit_group())
 
     def _finish(self, stage: str) -> None:
         """Emit the stores of what came to registers."""
         for n, shape in enumerate(self.schedule.operands):
             name = self.src.names.operand(self.factors[n])
-            if shape.by_registers:
+            if shape.through_registers:
                 at = f"int32({stage} + {self.schedule.operand_offsets[n]})"
                 self.src.emit(f"put_{name}({at}, {name}_ahead)")
 
@@ -140,9 +142,9 @@ class MmaMatmulEmitter:
         for n, k in enumerate(self.factors):
             name = src.names.operand(k)
             side, axes = ("row", self.axes.rows) if n < len(self.operands.left) else ("column", self.axes.columns)
-            self.coordinates.emit_pieces(k, side, axes, s.operands[n], (f"{name}_lanes()", f"{name}_step()"))
+            self.coordinates.emit_vectors(k, side, axes, s.operands[n], (f"{name}_mn()", f"{name}_step()"))
         for stage in range(s.stages - 1):
-            self._start(f"ring + {stage * s.stage_bytes}", f"(begin + {stage * s.tile.depth})")
+            self._start(f"ring + {stage * s.stage_bytes}", f"(begin + {stage * s.tile.block_k})")
             self._finish(f"ring + {stage * s.stage_bytes}")
         src.emit(f"step, read, write = begin, int32(0), int32({(s.stages - 1) * s.stage_bytes})")
 
@@ -176,7 +178,8 @@ class MmaMatmulEmitter:
     def _define_products(self) -> None:
         src, s, tile = self.src, self.schedule, self.schedule.tile
         if isinstance(tile, MmaTileShape):
-            mma = src.bind("product", MmaTile(tile.dtype, tile.sums, tile.rows, tile.columns, tile.depth, tile.warps))
+            dtypes, block = (tile.dtype, tile.accumulator_dtype), (tile.rows, tile.columns, tile.block_k)
+            mma = src.bind("product", MmaTile(*dtypes, *block, tile.warps))
             src.bind_several({"no_sums": mma.zeros(), "add_sums": mma.add_sums()})
             for k, (left, right) in enumerate(s.pairs):
                 layouts = s.operands[left].layout, s.operands[right].layout
@@ -188,7 +191,8 @@ class MmaMatmulEmitter:
             if s.parts == 2:
                 src.bind("any_nonfinite", mma.any_nonfinite())
         else:
-            fma = src.bind("product", FmaTile(tile.dtype, tile.rows, tile.columns, tile.depth, tile.warps, tile.lanes))
+            block = (tile.rows, tile.columns, tile.block_k)
+            fma = src.bind("product", FmaTile(tile.dtype, *block, tile.warps, tile.lanes))
             src.bind_several({"no_sums": fma.zeros(), "add_sums": fma.add_sums()})
             for k, (left, right) in enumerate(s.pairs):
                 src.bind(f"multiply{k}", fma.multiply(s.operands[left].pitch, s.operands[right].pitch))
@@ -196,26 +200,26 @@ class MmaMatmulEmitter:
 
     def _chain(self, end: str, multiply: str = "multiply") -> None:
         """Emit the products of the steps up to an end, one after another in registers."""
-        src, s, depth = self.src, self.schedule, self.schedule.tile.depth
+        src, s, block_k = self.src, self.schedule, self.schedule.tile.block_k
         last = (s.stages - 1) * s.stage_bytes
         for number in range(len(s.pairs)):
             src.assign(f"sums{number}", "no_sums()")
         with src.while_(f"step < {end}"):
             src.emit("wait_slice()", barrier())
-            self._start("ring + write", f"(step + {(s.stages - 1) * depth})")
+            self._start("ring + write", f"(step + {(s.stages - 1) * block_k})")
             for number, (left, right) in enumerate(s.pairs):
                 at = ", ".join(f"int32(ring + read + {s.operand_offsets[n]})" for n in (left, right))
                 src.assign(f"sums{number}", f"{multiply}{number}({at}, sums{number})")
             self._finish("ring + write")
             src.emit(
-                f"step = step + {depth}",
+                f"step = step + {block_k}",
                 f"read = select(read == {last}, int32(0), int32(read + {s.stage_bytes}))",
                 f"write = select(write == {last}, int32(0), int32(write + {s.stage_bytes}))",
             )
 
     def _add_sums(self, is_first: str) -> None:
         for number in range(len(self.schedule.pairs)):
-            at = f"int32(sums_at + {number * self.schedule.tile.bytes})"
+            at = f"int32(sums_at + {number * self.schedule.tile.size_bytes})"
             self.src.emit(f"add_sums({at}, sums{number}, {is_first})")
 
 

@@ -73,12 +73,12 @@ class MmaMatmulSchedule(Schedule):
 
     @property
     def stage_bytes(self) -> int:
-        return sum(one.bytes for one in self.operands)
+        return sum(one.size_bytes for one in self.operands)
 
     @property
     def operand_offsets(self) -> tuple[int, ...]:
         """Offsets of the operands' tiles in a stage."""
-        return tuple(sum(one.bytes for one in self.operands[:k]) for k in range(len(self.operands)))
+        return tuple(sum(one.size_bytes for one in self.operands[:k]) for k in range(len(self.operands)))
 
     @property
     def sums_offset(self) -> int:
@@ -87,12 +87,13 @@ class MmaMatmulSchedule(Schedule):
 
     @property
     def smem_bytes(self) -> int:
-        return max(self.stages * self.stage_bytes, self.sums_offset + len(self.pairs) * self.tile.bytes) + ALIGNMENT
+        accumulators = len(self.pairs) * self.tile.size_bytes
+        return max(self.stages * self.stage_bytes, self.sums_offset + accumulators) + ALIGNMENT
 
     @property
     def split_bytes(self) -> int:
         """What a block leaves of a split tile: its sums, without gaps between rows."""
-        size = dtype(self.tile.sums if isinstance(self.tile, MmaTileShape) else self.tile.dtype).itemsize
+        size = dtype(self.tile.accumulator_dtype if isinstance(self.tile, MmaTileShape) else self.tile.dtype).itemsize
         return len(self.pairs) * self.tile.rows * self.tile.columns * size
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
@@ -125,7 +126,7 @@ def fastest(
     ]
     if not some:
         return None
-    _, best = min(some, key=lambda pair: _clocks(pair[1], pair[0].rate, operands, extents, hardware))
+    _, best = min(some, key=lambda pair: _clocks(pair[1], pair[0].peak_fraction, operands, extents, hardware))
     registers = registers_for(hardware, best.blocks, best.block_threads)
     return replace(best, registers=registers, reason=_reason(best, operands, extents))
 
@@ -137,7 +138,7 @@ def _splits(
     yield schedule
     tiles, steps = output_tiles(schedule.tile, operands, extents), extents[-1]
     for splits in tried if 2 * tiles <= hardware.multiprocessors else ():
-        each = -(-steps // (splits * schedule.tile.depth)) * schedule.tile.depth
+        each = -(-steps // (splits * schedule.tile.block_k)) * schedule.tile.block_k
         if each >= LEAST_SPLIT and (splits - 1) * each < steps and tiles * splits <= 2 * hardware.multiprocessors:
             yield replace(schedule, splits=splits)
 
@@ -171,7 +172,7 @@ def _schedule(
         [_operand_tile(kernel, k, (operands.axes.rows, one.rows), tile, extents) for k in lefts]
         + [_operand_tile(kernel, k, (operands.axes.columns, one.columns), tile, extents) for k in rights]
     )
-    loaded = [one.lane_pieces * one.step_pieces for one in tiles if one.by_registers]
+    loaded = [one.mn_vectors * one.k_vectors for one in tiles if one.through_registers]
     if sum(loaded) > MOST_ELEMENTS or (loaded and sum(loaded) + words > MOST_HELD):
         return None
     chain = CHAIN if isinstance(tile, FmaTileShape) else MMA_CHAIN
@@ -189,23 +190,23 @@ def _schedule(
 def _operand_tile(
     kernel: KernelIR, k: int, own: tuple[tuple[int, ...], int], tile: FmaTileShape | MmaTileShape, extents: Extents
 ) -> OperandTileShape:
-    """The tile of an operand with `own` (row or column axes, lanes): pieces of 16 bytes along its contiguous axis, if
+    """The tile of an operand with `own` (row or column axes, mn): vectors of 16 bytes along its contiguous axis, if
     that is the last of these axes or that of the sum; else single elements."""
-    operand, (axes, lanes) = kernel.operands[k], own
+    operand, (axes, mn) = kernel.operands[k], own
     major: Major = "k" if operand.near == kernel.row_axes else "mn"
-    piece = COPY_BYTES // operand.dtype.itemsize
+    vector = COPY_BYTES // operand.dtype.itemsize
     whole = operand.near_access == "vector" and operand.near in (axes[-1], kernel.row_axes)
-    whole = whole and (major == "k" or len(axes) == 1 or extents[axes[-1]] % piece == 0)
-    name, depth, threads, size = operand.dtype.name, tile.depth, tile.threads, operand.dtype.itemsize
+    whole = whole and (major == "k" or len(axes) == 1 or extents[axes[-1]] % vector == 0)
+    name, block_k, threads, size = operand.dtype.name, tile.block_k, tile.threads, operand.dtype.itemsize
     if isinstance(tile, FmaTileShape):
-        return OperandTileShape(name, lanes, depth, major, piece if whole and major == "mn" else 1, threads, "padded")
+        return OperandTileShape(name, mn, block_k, major, vector if whole and major == "mn" else 1, threads, "padded")
     if size == 8 or (size == 4 and major == "mn"):
-        one = OperandTileShape(name, lanes, depth, major, piece if whole and major == "mn" else 1, threads, "padded")
+        one = OperandTileShape(name, mn, block_k, major, vector if whole and major == "mn" else 1, threads, "padded")
         return replace(one, pad=FRAGMENT_PADS[size])
     layout: Major = major if size == 2 else "k"
     if whole and layout == major:
-        return OperandTileShape(name, lanes, depth, major, piece, threads, layout)
-    return OperandTileShape(name, lanes, depth, major, 1, threads, layout, by_registers=size < 4)
+        return OperandTileShape(name, mn, block_k, major, vector, threads, layout)
+    return OperandTileShape(name, mn, block_k, major, 1, threads, layout, through_registers=size < 4)
 
 
 def _row_vectors(
@@ -216,8 +217,9 @@ def _row_vectors(
     width, last = (8 if min(sizes) <= 2 else 4), extents[operands.axes.columns[-1]]
     if len(operands.axes.columns) > 1 and last % width:
         width = 1
-    across = tile.columns // width
-    vectors = next(n for n in (4, 2, 1) if n * width <= 16 and tile.rows % (n * max(1, tile.threads // across)) == 0)
+    threads_per_row = tile.columns // width
+    rows = max(1, tile.threads // threads_per_row)  # that the block covers with a vector of each thread
+    vectors = next(n for n in (4, 2, 1) if n * width <= 16 and tile.rows % (n * rows) == 0)
     return RowVectorShape(tile.columns, width, vectors, tile.threads, last % width != 0)
 
 
@@ -233,7 +235,7 @@ def mma_clocks(
 ) -> float:
     """Predicted clocks of an SM with the most tiles."""
     dtype = kernel.operands[operands.left[0]].dtype.name
-    rates = (one.rate for one in block_shapes(kernel, operands) if tile_shape(dtype, one) == schedule.tile)
+    rates = (one.peak_fraction for one in block_shapes(kernel, operands) if tile_shape(dtype, one) == schedule.tile)
     return _clocks(schedule, next(rates), operands, extents, hardware)
 
 
@@ -259,5 +261,5 @@ def _reason(s: MmaMatmulSchedule, operands: MatmulOperands, extents: Extents) ->
     split = f", the steps of each split over {s.splits} blocks" if s.splits > 1 else ""
     return (
         f"product of matrices: {output_tiles(tile, operands, extents)} tiles of {tile.rows} × {tile.columns}{split}, "
-        f"{s.stages} slices of {tile.depth} steps in flight; {how}"
+        f"{s.stages} slices of {tile.block_k} steps in flight; {how}"
     )

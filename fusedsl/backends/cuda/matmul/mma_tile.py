@@ -32,10 +32,10 @@ class MmaTile(MmaTileShape):
 
     @property
     def kind(self) -> DType:
-        return dtype(self.sums)
+        return dtype(self.accumulator_dtype)
 
     def _types(self) -> types.UniTuple:
-        return types.UniTuple(numba_type(self.sums), self.count)
+        return types.UniTuple(numba_type(self.accumulator_dtype), self.count)
 
     def _warp(self, e: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
         """(lane, the first row of the warp, its first column)"""
@@ -63,7 +63,7 @@ class MmaTile(MmaTileShape):
             a, b = (self._fragments(e, side, layout) for side, layout in (("left", left), ("right", right)))
             for fragments, place in zip((a, b), places):
                 fragments.start(*place, lane)
-            for step in range(self.depth * dtype(self.dtype).itemsize // a.step_bytes):
+            for step in range(self.block_k * dtype(self.dtype).itemsize // a.step_bytes):
                 if guarded:
                     for m, n in PRODUCTS[parts]:
                         x, y = self._read(e, (a, b), step, lambda v, last=(m, n) == (0, 0): _guarded_parts(e, v, last))
@@ -80,7 +80,7 @@ class MmaTile(MmaTileShape):
         lanes = self.rows if side == "left" else self.columns
         if layout == "padded":
             return PaddedFragments(e, side, lanes, dtype(self.dtype))
-        return Fragments(e, side, layout, self.depth)
+        return Fragments(e, side, layout, self.block_k)
 
     def _read(self, e: Emitter, sides: tuple, step: int, parts_of: Callable) -> tuple[list, list]:
         """The parts of a warp's fragments of both operands at a step."""

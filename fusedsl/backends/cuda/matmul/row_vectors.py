@@ -27,7 +27,7 @@ class RowVectors(RowVectorShape):
 
     def first_row(self) -> Callable:
         """`first_row()`: the first row of a thread."""
-        return emitted(i32)(lambda e: e.builder.udiv(e.special_register("tid.x"), I32(self.across)))
+        return emitted(i32)(lambda e: e.builder.udiv(e.special_register("tid.x"), I32(self.threads_per_row)))
 
     def first_column(self) -> Callable:
         """`first_column()`: the first column of a thread's vectors."""
@@ -35,7 +35,7 @@ class RowVectors(RowVectorShape):
         @emitted(i64)
         def emit(e):
             b = e.builder
-            return b.zext(b.mul(b.urem(e.special_register("tid.x"), I32(self.across)), I32(self.width)), I64)
+            return b.zext(b.mul(b.urem(e.special_register("tid.x"), I32(self.threads_per_row)), I32(self.width)), I64)
 
         return emit
 
@@ -152,7 +152,7 @@ class RowVectors(RowVectorShape):
         @emitted(result)
         def emit(e, tile, row, *, kinds):
             b, size = e.builder, kind.itemsize
-            column = b.mul(b.urem(e.special_register("tid.x"), I32(self.across)), I32(self.width))
+            column = b.mul(b.urem(e.special_register("tid.x"), I32(self.threads_per_row)), I32(self.width))
             place = b.add(b.mul(e.cast(row, kinds[1], i32), I32(pitch)), column)
             start = b.add(e.cast(tile, kinds[0], i32), b.mul(place, I32(size)))
             width, sums = min(self.width, ACCESS_BYTES // size), list[ir.Value]()

@@ -1,4 +1,4 @@
-"""Shapes of a block's tiles: operand tiles in shared memory and who copies them, and the sums of its threads."""
+"""Shapes of a block's tiles: operand tiles in shared memory, the vectors that threads copy, accumulators of threads."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Literal
 
 from ....ir.types import dtype
 
-COPY_BYTES = 16  # of the widest cp.async
-SWIZZLE_BYTES = 128  # of a swizzled line
+COPY_BYTES = 16  # the widest cp.async
+SWIZZLE_BYTES = 128  # a swizzled line
 WARP = 32
-FRAGMENT_PADS = {4: 8, 8: 4}  # elements between padded lines by their size: 4 steps of 8 lanes are in different banks
+FRAGMENT_PADS = {4: 8, 8: 4}  # itemsize -> elements between padded lines: 4 steps of 8 elements are in different banks
 
 
 Major = Literal["k", "mn"]
@@ -18,33 +18,33 @@ Major = Literal["k", "mn"]
 
 @dataclass(frozen=True)
 class BlockShape:
-    """A shape of a block's sums, and the share of the card's arithmetic that it reaches on many tiles."""
+    """A block tile (M, N, K) with its warps, and the fraction of the peak rate that it reaches on many tiles."""
 
     rows: int
     columns: int
-    depth: int
+    block_k: int
     warps: tuple[int, int]
-    rate: float
-    lanes: tuple[int, int] | None = None  # along rows and columns of a warp on CUDA cores; None: tensor cores
+    peak_fraction: float
+    lanes: tuple[int, int] | None = None  # (rows, columns) of a warp's lanes on CUDA cores; None: tensor cores
 
 
 @dataclass(frozen=True)
 class OperandTileShape:
-    """The tile of one operand: `lanes` rows or columns of the block's output, `depth` steps of the sum.
+    """The tile of one operand: `mn` rows (of the left) or columns (of the right operand) by `block_k` steps of K.
 
-    `major` is the contiguous axis in global memory. `piece` elements are copied at a time; several lie along `major`.
-    Copies are by cp.async, or `by_registers`: single elements of two bytes or less.
+    `major` is the contiguous axis in global memory. A copy vector of `vector` elements lies along it. Copies are by
+    cp.async, or `through_registers`: single elements of two bytes or less.
     """
 
     dtype: str
-    lanes: int
-    depth: int
+    mn: int
+    block_k: int
     major: Major
-    piece: int
+    vector: int
     threads: int
-    layout: Literal["padded", "k", "mn"]  # in shared memory: padded lines of lanes, or swizzled lines along K or lanes
+    layout: Literal["padded", "k", "mn"]  # in shared memory: padded lines along M/N, or swizzled lines along K or M/N
     pad: int = 4  # elements between padded lines
-    by_registers: bool = False
+    through_registers: bool = False
 
     @property
     def itemsize(self) -> int:
@@ -53,62 +53,64 @@ class OperandTileShape:
     @property
     def pitch(self) -> int:
         """Elements from one padded line to the next."""
-        return self.lanes + self.pad
+        return self.mn + self.pad
 
     @property
-    def bytes(self) -> int:
-        """Of a stage."""
+    def size_bytes(self) -> int:
+        """Bytes of the tile, one stage of the ring."""
         if self.layout == "padded":
-            return self.pitch * self.depth * self.itemsize
-        lines, along = (self.lanes, self.depth) if self.layout == "k" else (self.depth, self.lanes)
+            return self.pitch * self.block_k * self.itemsize
+        lines, along = (self.mn, self.block_k) if self.layout == "k" else (self.block_k, self.mn)
         return lines * -(-along * self.itemsize // SWIZZLE_BYTES) * SWIZZLE_BYTES
 
     @property
-    def across(self) -> int:
-        """Neighbouring threads with pieces along `major`: those of one line."""
+    def threads_per_line(self) -> int:
+        """Neighbouring threads that copy one line, along `major`."""
         if self.major == "mn":
-            return min(self.lanes // self.piece, self.threads)
-        return min(self.depth // self.piece, 32 if self.by_registers else 8)
+            return min(self.mn // self.vector, self.threads)
+        return min(self.block_k // self.vector, 32 if self.through_registers else 8)
 
     @property
-    def lines(self) -> int:
-        """Lines of pieces that the block copies at a time."""
-        return self.threads // self.across
+    def lines_at_once(self) -> int:
+        """Lines of which the block copies a vector of each thread at a time."""
+        return self.threads // self.threads_per_line
 
     @property
-    def lane_pieces(self) -> int:
-        """Pieces of a thread at different lanes."""
+    def mn_vectors(self) -> int:
+        """Copy vectors of a thread at different M/N positions."""
         if self.major == "mn":
-            return self.lanes // self.piece // self.across
-        return -(-self.lanes // self.lines)
+            return self.mn // self.vector // self.threads_per_line
+        return -(-self.mn // self.lines_at_once)
 
     @property
-    def step_pieces(self) -> int:
-        """Pieces of a thread at different steps, for each lane."""
+    def k_vectors(self) -> int:
+        """Copy vectors of a thread at different steps of K, for each M/N position."""
         if self.major == "mn":
-            return -(-self.depth // self.lines)
-        return self.depth // self.piece // self.across
+            return -(-self.block_k // self.lines_at_once)
+        return self.block_k // self.vector // self.threads_per_line
 
     @property
-    def lane_stride(self) -> int:
-        """Lanes from one piece of a thread to the next."""
-        return self.across * self.piece if self.major == "mn" else self.lines
+    def mn_stride(self) -> int:
+        """M/N positions from one vector of a thread to the next."""
+        return self.threads_per_line * self.vector if self.major == "mn" else self.lines_at_once
 
     @property
-    def step_stride(self) -> int:
-        """Steps from one piece of a thread to the next."""
-        return self.lines if self.major == "mn" else self.across * self.piece
+    def k_stride(self) -> int:
+        """Steps of K from one vector of a thread to the next."""
+        return self.lines_at_once if self.major == "mn" else self.threads_per_line * self.vector
 
 
 @dataclass(frozen=True)
 class FmaTileShape:
-    """The sums of a block on CUDA cores: `warps` and in them `lanes` along (rows, columns); a thread's are in groups
-    of 4 x 4, the groups of a warp's lanes side by side."""
+    """The accumulators of a block on CUDA cores: `warps`, and in a warp `lanes`, along (rows, columns).
+
+    A thread's accumulators are in groups of 4 x 4; the groups of a warp's lanes lie side by side.
+    """
 
     dtype: str
     rows: int
     columns: int
-    depth: int
+    block_k: int
     warps: tuple[int, int]
     lanes: tuple[int, int]
 
@@ -126,29 +128,29 @@ class FmaTileShape:
 
     @property
     def count(self) -> int:
-        """Sums of a thread."""
+        """Accumulators of a thread."""
         return self.thread_rows * self.thread_columns
 
     @property
     def pitch(self) -> int:
-        """Sums from one row of the tile in shared memory to the next: a quarter of a warp writes to all banks."""
+        """Accumulators from one row in shared memory to the next: a quarter of a warp writes to all banks."""
         return self.columns + 4
 
     @property
-    def bytes(self) -> int:
-        """Of the sums in shared memory."""
+    def size_bytes(self) -> int:
+        """Bytes of the accumulators in shared memory."""
         return self.rows * self.pitch * dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)
 class MmaTileShape:
-    """The sums of a block on tensor cores: of products of `dtype`, in the dtype `sums`; `warps` along rows, columns."""
+    """The accumulators of a block on tensor cores, of products of `dtype`; `warps` along (rows, columns)."""
 
     dtype: str
-    sums: str
+    accumulator_dtype: str
     rows: int
     columns: int
-    depth: int
+    block_k: int
     warps: tuple[int, int]
 
     @property
@@ -165,24 +167,27 @@ class MmaTileShape:
 
     @property
     def count(self) -> int:
-        """Sums of a thread."""
+        """Accumulators of a thread."""
         return self.warp_rows * self.warp_columns // WARP
 
     @property
     def pitch(self) -> int:
-        """Sums from one row of the tile in shared memory to the next: pairs of four rows are in different banks."""
+        """Accumulators from one row in shared memory to the next: pairs of four rows are in different banks."""
         return self.columns + 8
 
     @property
-    def bytes(self) -> int:
-        """Of the sums in shared memory."""
-        return self.rows * self.pitch * dtype(self.sums).itemsize
+    def size_bytes(self) -> int:
+        """Bytes of the accumulators in shared memory."""
+        return self.rows * self.pitch * dtype(self.accumulator_dtype).itemsize
 
 
 @dataclass(frozen=True)
 class RowVectorShape:
-    """The vectors in which a block's threads finish a tile of so many columns: `vectors` of a thread at a time, in
-    rows `row_stride` apart. If `partial`, the last vector of a row may exist in part."""
+    """The vectors in which a block's threads run the epilogue of a tile of so many columns.
+
+    A thread has `vectors` at a time, in rows `row_stride` apart. If `partial`, the last vector of a row may exist in
+    part.
+    """
 
     columns: int
     width: int
@@ -191,15 +196,15 @@ class RowVectorShape:
     partial: bool = True
 
     @property
-    def across(self) -> int:
-        """Vectors of a row."""
+    def threads_per_row(self) -> int:
+        """Threads that share a row, with one vector each."""
         return self.columns // self.width
 
     @property
     def row_stride(self) -> int:
-        return self.threads // self.across
+        return self.threads // self.threads_per_row
 
     @property
     def rows(self) -> int:
-        """Rows that the block finishes at a time."""
+        """Rows of which the block runs the epilogue at a time."""
         return self.row_stride * self.vectors

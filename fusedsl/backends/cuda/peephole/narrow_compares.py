@@ -9,12 +9,12 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body, Value
 
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-SHORT = "{}_short"
-CLAMPED = [
+NARROWED = "{}_int32"  # the name of a value that is narrowed to int32
+CLAMP_TO_INT32 = [
     "",
     "",
     '@uniform("int64 -> int32")',
-    "def short(a):",
+    "def clamp_to_int32(a):",
     "    return int32(minimum(maximum(a, -1), 2147483647))",
 ]
 
@@ -29,17 +29,17 @@ def narrow_positions(kernel: KernelIR, body: Body) -> tuple[Body, tuple[str, ...
     if kernel.index64 or kernel.column_axes > 1 or not along:
         return body, (), ()
     ones = {v.name for v in body.args if v.dtype is INT64} - _elements(kernel)
-    instructions, short = [], set()
+    instructions, narrowed = [], set()
     for i in body.instructions:
         if i.op in COMPARISONS and i.reads_names_only and not (along.isdisjoint(i.names) or ones.isdisjoint(i.names)):
-            short |= set(i.names)
-            i = replace(i, args=tuple(map(SHORT.format, i.names)), dtype=INT32)
+            narrowed |= set(i.names)
+            i = replace(i, args=tuple(map(NARROWED.format, i.names)), dtype=INT32)
         instructions.append(i)
     read = {name for i in instructions for name in i.names} | {value.name for value in body.results}
-    args = [v for v in body.args if v.name in read or v.name not in short]
-    args += [Value(SHORT.format(v.name), INT32) for v in body.args if v.name in short]
-    positions = tuple(v.name for v in body.args if v.name in short & along)
-    values = tuple(v.name for v in body.args if v.name in short - along)
+    args = [v for v in body.args if v.name in read or v.name not in narrowed]
+    args += [Value(NARROWED.format(v.name), INT32) for v in body.args if v.name in narrowed]
+    positions = tuple(v.name for v in body.args if v.name in narrowed & along)
+    values = tuple(v.name for v in body.args if v.name in narrowed - along)
     return replace(body, args=tuple(args), instructions=tuple(instructions)), positions, values
 
 

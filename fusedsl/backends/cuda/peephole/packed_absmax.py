@@ -1,4 +1,4 @@
-"""Max of magnitudes of 16-bit floats, two to a register: the sign bits are masked in the reduction."""
+"""Packed absmax: the maximum of absolute values of 16-bit floats, two to a register; the reduction masks the signs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from ....kernel_ir.phase import Body, Phase, Reduction
 from .gathers import slice_of
 
 
-def packed_magnitudes(kernel: KernelIR) -> dict[str, str]:
-    """Magnitudes of loaded 16-bit floats that one fold reads, a maximum or a minimum, and nothing else -> what they are
-    of."""
+def packed_absolute_values(kernel: KernelIR) -> dict[str, str]:
+    """Absolute values of loaded 16-bit floats that only one max or min reduction reads -> what they are of."""
     packed = {}
     kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.element_loads}
     halves = {name for name, kind in kinds.items() if kind.kind == "f" and kind.bits == 16}
@@ -23,7 +22,7 @@ def packed_magnitudes(kernel: KernelIR) -> dict[str, str]:
 
 
 def min_max_of(use: Reduction) -> str:
-    """ "max" or "min" where a fold is nothing else."""
+    """ "max" or "min" if a reduction is just that; else empty."""
     if not len(use.combine.instructions) == len(use.inputs) == 1:
         return ""
     (i,), (a, b) = use.combine.instructions, use.combine.args
@@ -31,13 +30,13 @@ def min_max_of(use: Reduction) -> str:
 
 
 def without_values(body: Body, left_out: dict[str, str]) -> Body:
-    """A body that gives what these magnitudes are of in their stead."""
+    """The body whose results are, instead of these absolute values, the values that they are of."""
     given = {value.name: value for value in body.args}
     results = (given[left_out[value.name]] if value.name in left_out else value for value in body.results)
     return slice_of(body.instructions, given, tuple(dict.fromkeys(results)))
 
 
 def _read(kernel: KernelIR, phase: Phase) -> set[str]:
-    """Names that anything but a fold along the row of this phase reads."""
+    """Names that anything else than a reduction along the row of this phase reads."""
     names = phase.names_read_inside | {store.value for other in kernel.phases for store in other.stores}
     return names.union(*(other.names_read for other in kernel.phases if other is not phase))

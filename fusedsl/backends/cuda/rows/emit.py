@@ -42,7 +42,7 @@ class GroupRow:
     def __init__(self, src: SourceBuilder, schedule: RowSchedule, early: EarlyGathers):
         self.src, self.schedule, self.index = src, schedule, RowIndex(src, schedule)
         first = "(thread_in_row == 0) & in_bounds" if self.index.has_several_rows else "thread_in_row == 0"
-        self.elements = RowElements(self.index, early, first=first)
+        self.elements = RowElements(self.index, early, store_predicate=first)
         self.loops = RowLoops(self.elements, self._combine)
         self.cluster_reductions = 0  # so far
 

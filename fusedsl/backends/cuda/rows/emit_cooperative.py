@@ -45,7 +45,7 @@ class CooperativeRow:
     def __init__(self, src: SourceBuilder, schedule: CooperativeSchedule):
         self.src, self.schedule, self.index = src, schedule, RowIndex(src, schedule)
         first = "(thread_in_row == 0) & (block_in_row == 0)" if schedule.grid_sync else "thread_in_row == 0"
-        self.elements = RowElements(self.index, EarlyGathers({}), first=first, prefetch=schedule.prefetch)
+        self.elements = RowElements(self.index, EarlyGathers({}), store_predicate=first, prefetch=schedule.prefetch)
         self.loops = RowLoops(self.elements, self._combine)
         self.exchange = 0  # the number of the next exchange of states
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,8 +12,8 @@ from ....kernel_ir.register_pressure import stays_packed
 from ..emit.phase_emitter import PhaseEmitter, ReductionIntrinsics
 from ..emit.source_text import TILE
 from ..peephole import ROW_PEEPHOLES, rewritten
-from ..peephole.narrow_compares import CLAMPED, SHORT, narrow_positions
-from ..peephole.packed_absmax import min_max_of, packed_magnitudes, without_values
+from ..peephole.narrow_compares import CLAMP_TO_INT32, NARROWED, narrow_positions
+from ..peephole.packed_absmax import min_max_of, packed_absolute_values, without_values
 from ..scan_sort.scan_emit import RowScans
 from ..scan_sort.sort_emit import RowSort
 from ..tile import (
@@ -25,7 +24,7 @@ from ..tile import (
     combine_states,
     identity_state,
     load_value,
-    reduce_pairs,
+    reduce_packed,
     reduce_tile,
     store_value,
     uniform,
@@ -35,7 +34,7 @@ from .emit_early_gathers import EarlyGathers
 from .emit_index import RowIndex
 from .emit_unaligned import PeeledElements
 
-FULL = TileIntrinsics("whole")  # the tile of a loop's iteration that checks nothing
+FULL = TileIntrinsics("full")  # the tile of a loop iteration whose elements all exist: no bounds checks
 
 
 @dataclass
@@ -44,29 +43,29 @@ class RowElements:
 
     index: RowIndex
     early: EarlyGathers
-    group: dict[str, object] = field(default_factory=dict)  # further arguments of the thread group
-    first: str = "thread_in_row == 0"  # the thread that stores row values
+    thread_group_kwargs: dict[str, object] = field(default_factory=dict)
+    store_predicate: str = "thread_in_row == 0"  # whether a thread stores row values
     prefetch: bool = True  # loops may load their next tile while they work on one
     tile: TileIntrinsics = TILE  # that is worked on: one that is checked, or FULL
     smem_offsets: dict[str, int] = field(default_factory=dict)  # of loads that are in shared memory
     epilogue: ChunkedEpilogue = field(init=False)
 
-    row_function = uniform
+    row_function = uniform  # row values are equal in all threads of a row
 
     def __post_init__(self) -> None:
         self.src, self.kernel, self.schedule = self.index.src, self.index.kernel, self.index.schedule
-        self.epilogue = ChunkedEpilogue(self.index, self._load_piece)
+        self.epilogue = ChunkedEpilogue(self.index, self._load_chunk)
         self.peeled = PeeledElements(self.index) if self.index.peeled_elements else None
         self.scans = RowScans(self.src, self.schedule, self.index.row)
         self.sort = RowSort(self.src, self.schedule, self.index.bases)
 
     def define(self) -> ThreadGroupIntrinsics:
-        """The tiles and the thread group."""
+        """Define the tiles and the thread group."""
         index, s = self.index, self.schedule
         self.src.bind("tile", Tile(**index.shape(s.vectors), checks=index.checks(), **index.exact))
         if self.has_full_tiles:
-            self.src.bind("whole", Tile(**index.shape(s.vectors), checks="." * s.vectors))
-        self.threads = self.src.bind("thread_group", ThreadGroup(**index.thread_group(), **self.group))
+            self.src.bind("full", Tile(**index.shape(s.vectors), checks="." * s.vectors))
+        self.threads = self.src.bind("thread_group", ThreadGroup(**index.thread_group(), **self.thread_group_kwargs))
         return self.threads
 
     @property
@@ -82,15 +81,15 @@ class RowElements:
         return self.prefetch and self.kernel.column_axes == 1 and plain and bool(self.prefetched(phase))
 
     def prefetched(self, phase: Phase) -> list[Load]:
-        """What the elements of a phase load."""
+        """The loads that the elements of a phase read."""
         read = {value.name for part in phase.passes for value in part.reads}
         read |= {store.value for store in phase.stores}
         return [load for load in self.kernel.element_loads if load.value.name in read]
 
     @property
     def prefix(self) -> str:
-        """Of the names of what depends on the tile."""
-        return "whole_" if self.tile == FULL else ""
+        """The prefix of names that are bound once for each tile: "full_" for the full tile."""
+        return "full_" if self.tile == FULL else ""
 
     # Loads, indices, stores.
 
@@ -119,7 +118,7 @@ class RowElements:
         return self._load_call(load, self.tile, f"{self.prefix}load_{load.value.name}", column)
 
     def _load_call(self, load: Load, tile: TileIntrinsics, name: str, column: str) -> str:
-        """… by a function of this name; misaligned vectors are shifted out of aligned ones."""
+        """The call of a load that is bound to this name; misaligned vectors are shifted out of aligned ones."""
         operand, width = self.kernel.operands[load.operand], self.schedule.width
         kind, stride = self.src.access(load.operand, width)
         if stride == ["1"] and operand.dtype.itemsize < 4 and operand.dtype.itemsize * width == ACCESS_BYTES:
@@ -128,13 +127,13 @@ class RowElements:
         return read(self.index.bases[load.operand], column, self.index.limit, *stride)
 
     def bind_shared(self, load: Load, tile: TileIntrinsics, name: str, first: int = 0) -> None:
-        """What takes a tile from shared memory: the vectors of a thread from the first on."""
+        """Bind the load of a tile from shared memory: the vectors of a thread from the first on."""
         s, kind = self.schedule, self.kernel.operands[load.operand].dtype
         offset = self.smem_offsets[load.value.name] + first * s.threads * s.width * kind.itemsize
         self.src.bind(f"load_shared_{name}", tile.load_shared(kind.name, s.threads, offset))
 
-    def _load_piece(self, load: Load, tile: TileIntrinsics, name: str, first: int, start: str) -> None:
-        """Some vectors of a thread, from the first on, in a tile of their own."""
+    def _load_chunk(self, load: Load, tile: TileIntrinsics, name: str, first: int, start: str) -> None:
+        """Emit the load of a chunk: some vectors of a thread, from the first on, in a tile of their own."""
         if load.value.name in self.smem_offsets:
             self.bind_shared(load, tile, name, first)
             self.src.assign(name, f"load_shared_{name}(smem)")
@@ -151,7 +150,7 @@ class RowElements:
             self._column_positions(name, kind)
 
     def _column_positions(self, name: str, kind: str) -> None:
-        """A tile's positions along the row, under a name, in a type."""
+        """Emit a tile's positions along the row, under a name, in a type."""
         self.src.assign(name, self.src.bind(f"at_{name}", TILE.positions(kind))(self.index.column))
 
     def store(self, name: str, store: Store, value: str) -> str:
@@ -163,12 +162,11 @@ class RowElements:
 
     def store_row(self, name: str, store: Store) -> str:
         write = self.src.bind(name, store_value(self.kernel.operands[store.operand].dtype.name))
-        return write(self.index.bases[store.operand], store.value, self.first)
+        return write(self.index.bases[store.operand], store.value, self.store_predicate)
 
     # Element bodies.
 
     def compute(self, emitter: PhaseEmitter, number: int | str, phase: Phase) -> None:
-        peeled: Sequence = ()
         if self.schedule.epilogue_vectors and phase is self.kernel.phases[-1]:
             self.epilogue.emit(emitter, number, phase)
             if self.peeled:
@@ -188,40 +186,43 @@ class RowElements:
             self.peeled.compute(number, phase)
         self.scans.emit(emitter, number, phase)
         self.sort.emit(phase, self.index.column)
-        emitter.store_elements(number, phase, self.peeled.stores(number, phase) if self.peeled else peeled)
+        emitter.store_elements(number, phase, self.peeled.stores(number, phase) if self.peeled else ())
 
     def _provide_arguments(self, emitter: PhaseEmitter, phase: Phase) -> Body:
         """The element body of a phase as this family computes it, whose arguments have values."""
         body = rewritten(self.kernel, phase, ROW_PEEPHOLES)
-        body, positions, values = narrow_positions(self.kernel, without_values(body, self.magnitudes))
+        body, positions, values = narrow_positions(self.kernel, without_values(body, self.absolute_values))
         reads = [v for other in self.kernel.phases for part in other.passes for v in part.reads]
         for name in values:  # the int32 form of a row value that column indices are compared with
             emitter.provide(next(v for v in reads if v.name == name))
-            self.src.define(CLAMPED)
-            self.src.assign(SHORT.format(name), f"short({name})")
+            self.src.define(CLAMP_TO_INT32)
+            self.src.assign(NARROWED.format(name), f"clamp_to_int32({name})")
         for name in positions:
-            self._column_positions(SHORT.format(name), "int32")
+            self._column_positions(NARROWED.format(name), "int32")
         for value in body.args:
-            self._take_again(value)
+            self._keep_packed(value)
             emitter.provide(value)
         return body
 
-    def _take_again(self, value: Value) -> None:
-        """A held tile of 16-bit floats that an earlier phase computed with: the compiler is to keep it in pairs."""
+    def _keep_packed(self, value: Value) -> None:
+        """Keep a live tile of 16-bit floats packed (f16x2, bf16x2), though an earlier phase has unpacked it.
+
+        The phase unpacks it again: `rematerialize` hides from the compiler that the values are already there.
+        """
         s = self.schedule
         stored = self.src.stored.get(value.name) if s.resident else None
         if stored is None or value.name not in self.src.ready:
             return
         if stays_packed(self.kernel, stored, s.width, s.vectors):
-            again = self.src.bind("again", TILE.slice(0, s.vectors, rematerialize=True))
-            self.src.assign(value.name, again(value.name))
+            repack = self.src.bind("repack", TILE.slice(0, s.vectors, rematerialize=True))
+            self.src.assign(value.name, repack(value.name))
             self.src.wide.pop(value.name, None)
 
     # Reductions.
 
     def define_reduction(self, use: Reduction, name: str) -> ReductionIntrinsics:
         op, functions = self.src.reduce_op(use, name), self.src.functions
-        tiles = {"": TILE} | ({"whole_": FULL} if self.has_full_tiles else {})
+        tiles = {"": TILE} | ({"full_": FULL} if self.has_full_tiles else {})
         reduce = {
             str(tile): self.src.bind(f"{prefix}reduce_{name}", reduce_tile(tile, op), functions)
             for prefix, tile in tiles.items()
@@ -234,29 +235,29 @@ class RowElements:
         return ReductionIntrinsics(name, op, reduce, all_reduce, initial, merge)
 
     def reduce(self, use: Reduction, intrinsics: ReductionIntrinsics) -> str:
-        order, where = self._in_pairs(use), (self.index.column, self.index.limit)
+        order, where = self._packed_order(use), (self.index.column, self.index.limit)
         if not order:
             state = intrinsics.reduce[self.tile.name](*self.src.lifted(use), *where)
         else:
             lifted = use.inputs[0].name
-            source = self.magnitudes.get(lifted, lifted)
-            kind, of = self.src.stored[source].name, "" if source == lifted else "_of_magnitudes"
-            more = {"magnitudes": True} if of else {}
-            reduce_in_pairs = reduce_pairs(self.tile, intrinsics.op, order, kind, **more)
+            source = self.absolute_values.get(lifted, lifted)
+            kind, of = self.src.stored[source].name, "" if source == lifted else "_of_abs"
+            more = {"absolute": True} if of else {}
+            packed = reduce_packed(self.tile, intrinsics.op, order, kind, **more)
             name = f"{self.prefix}{order}{of}_of_{kind}_{intrinsics.name}"
-            state = self.src.bind(name, reduce_in_pairs, self.src.functions)(source, *where)
+            state = self.src.bind(name, packed, self.src.functions)(source, *where)
         return self.peeled.combine(use, intrinsics, state) if self.peeled else state
 
     @cached_property
-    def magnitudes(self) -> dict[str, str]:
-        """What of the kernel's magnitudes the tiles of this schedule fold in pairs."""
-        pairs = self.schedule.width % 2 == 0 and not self.index.peeled and self.kernel.column_axes == 1
-        return packed_magnitudes(self.kernel) if pairs else {}
+    def absolute_values(self) -> dict[str, str]:
+        """Absolute values that the tiles of this schedule reduce packed (f16x2) -> the values that they are of."""
+        packed_x2 = self.schedule.width % 2 == 0 and not self.index.peeled and self.kernel.column_axes == 1
+        return packed_absolute_values(self.kernel) if packed_x2 else {}
 
-    def _in_pairs(self, use: Reduction) -> str:
-        """ "max" or "min" where a fold is that of 16-bit floats as they were loaded, two to a register."""
+    def _packed_order(self, use: Reduction) -> str:
+        """ "max" or "min" if a fold reduces 16-bit floats as they were loaded, packed two to a register; else empty."""
         lifted = use.inputs[0].name
-        stored = self.src.stored.get(self.magnitudes.get(lifted, lifted))
-        split = self.index.peeled and not self.peeled
-        halves = stored is not None and stored.kind == "f" and stored.bits == 16 and self.schedule.width % 2 == 0
-        return min_max_of(use) if halves and not split and not self.index.multi_axis else ""
+        stored = self.src.stored.get(self.absolute_values.get(lifted, lifted))
+        peels_elsewhere = self.index.peeled and not self.peeled
+        packed_x2 = stored is not None and stored.kind == "f" and stored.bits == 16 and self.schedule.width % 2 == 0
+        return min_max_of(use) if packed_x2 and not peels_elsewhere and not self.index.multi_axis else ""

@@ -124,7 +124,7 @@ class RowLoops:
             dtype, load = self.kernel.operands[k].dtype, next(x for x in self.kernel.loads if x.operand == k)
             name = load.value.name
             self.elements.smem_offsets[name] = offset
-            for prefix, tile in (("whole_", FULL), ("", TILE)):
+            for prefix, tile in (("full_", FULL), ("", TILE)):
                 self.src.bind(f"{prefix}copy_async_{name}", tile.copy_async(dtype.name, s.threads, offset))
             self.elements.bind_shared(load, TILE, name)
             copies.append(f"copy_async_{name}({self.index.bases[k]}, column, columns, smem)")

@@ -59,7 +59,7 @@ ThreadGroup = File("tile.thread_group").type(
 _FILE = File("tile.reduce")
 reduction = _FILE.type("reduction", "state, merge, empty, follow=None", Named)
 reduce_tile = _FILE.maker("reduce_tile", "tile, op", "*lifted, start, limit")
-reduce_pairs = _FILE.maker("reduce_pairs", "tile, op, order, name, magnitudes=False", "words, start, limit")
+reduce_packed = _FILE.maker("reduce_packed", "tile, op, order, name, absolute=False", "words, start, limit")
 combine_states = _FILE.maker("combine_states", "op", "a, b")
 identity_state = _FILE.maker("identity_state", "op", "")
 

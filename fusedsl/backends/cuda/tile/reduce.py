@@ -13,7 +13,8 @@ from .scalar_functions import elements_of, scalar_function, scalar_types
 from .tile import Tile
 from .valid_elements import ValidElements
 
-UNSIGNED, SIGNED_FROM = 0x7FFF7FFF, (8, 6)  # a pair without its signs; what compares magnitudes of pairs as they are
+UNSIGNED = 0x7FFF7FFF  # the mask of a pair without its signs
+XORSIGN_FROM = (8, 6)  # the compute capability from which min and max have .xorsign.abs
 State = list[ir.Value]
 
 
@@ -64,36 +65,37 @@ def reduce_tile(tile: Tile, rule_of: ReduceOp) -> Callable:
     return emit
 
 
-def reduce_pairs(tile: Tile, rule_of: ReduceOp, order: str, name: str, magnitudes: bool = False) -> Callable:
-    """`fold(words, start, limit)`: the "max" or "min" of a tile of 16-bit floats, or of their `magnitudes`, compared in
-    pairs as they are held.
+def reduce_packed(tile: Tile, rule_of: ReduceOp, order: str, name: str, absolute: bool = False) -> Callable:
+    """`fold(words, start, limit)`: the "max" or "min" of a tile of packed 16-bit floats, or of their `absolute` values.
 
-    For tiles whose vectors are there or not as one.
+    Two elements are compared at a time, by f16x2 or bf16x2 instructions.
+
+    A vector of the tile exists as a whole or not at all.
     """
     kind = dtype(name)
 
     @emitted(rule_of.merge.result)
     def emit(e, tile_words, start, limit, *, kinds):
         words, per_vector = e.unpack(tile_words, tile.count // 2), tile.width // 2
-        signed = magnitudes and e.cc >= SIGNED_FROM
-        if magnitudes and not signed:
+        signed = absolute and e.cc >= XORSIGN_FROM
+        if absolute and not signed:
             words = [e.builder.and_(word, I32(UNSIGNED)) for word in words]
         if e.cc < (8, 0):
             words_of_vectors = [[widen(e, half, name)] for half in unpaired(e, kind, words, tile.width)]
             step = tile.width
         else:
             words_of_vectors, step = [[word] for word in words], per_vector
-        none = _nothing(e, kind, order, words_of_vectors[0][0], magnitudes)
+        identity = _identity(e, kind, order, words_of_vectors[0][0], absolute)
         states = []
         for number, room in enumerate(tile.valid_of(e, kinds[-2], start, limit)):
             vector = words_of_vectors[number * step : (number + 1) * step]
             if room is not None:
                 in_bounds = room.has(e.builder, 0)
-                vector = [[e.builder.select(in_bounds, part, none)] for (part,) in vector]
+                vector = [[e.builder.select(in_bounds, part, identity)] for (part,) in vector]
             states += vector
         if e.cc < (8, 0):
             return rule_of.tree(e, states)[0]
-        how = f"{order}.NaN{'.xorsign.abs' * signed}"  # of magnitudes, with a sign that is of no use
+        how = f"{order}.NaN{'.xorsign.abs' * signed}"  # xorsign.abs compares absolute values; the sign is masked below
         text = f"{how}.{'bf16x2' if name == 'bfloat16' else 'f16x2'} $0, $1, $2;"
         pairs = [word for (word,) in states]
         while len(pairs) > 1:
@@ -106,9 +108,9 @@ def reduce_pairs(tile: Tile, rule_of: ReduceOp, order: str, name: str, magnitude
     return emit
 
 
-def _nothing(e: Emitter, kind: DType, order: str, like: ir.Value, magnitudes: bool) -> ir.Value:
-    """What no element changes: an infinity, or two of them in the halves of a word; no magnitude is less than 0."""
-    if magnitudes and order == "max":
+def _identity(e: Emitter, kind: DType, order: str, like: ir.Value, absolute: bool) -> ir.Value:
+    """The identity: an infinity, or two of them in the halves of a word; 0 for the maximum of absolute values."""
+    if absolute and order == "max":
         return like.type(0)
     if like.type == F32:
         return ir.Constant(F32, float("-inf") if order == "max" else float("inf"))
