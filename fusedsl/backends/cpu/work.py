@@ -18,8 +18,8 @@ class CpuStage:
 class CpuLaunch:
     """The stages of a kernel, in order.
 
-    A split or cross kernel has two slots after slots(kernel), which `pool.runner` fills: the address of the workspace,
-    and `parts`.
+    A split or cross kernel has two slots after slots(kernel): the address of the workspace, and `parts`. The runner of
+    runtime/pool.py fills them.
     """
 
     stages: tuple[CpuStage, ...]

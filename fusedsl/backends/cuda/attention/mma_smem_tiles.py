@@ -1,7 +1,7 @@
 """Emits loads of operand tiles of mma attention to shared memory: by cp.async, element by element, or paged rows.
 
-Each warp looks up the addresses of paged k and v rows, one or two rows a lane. Names of the next tile end in `_ahead`:
-the validity of the current tile's rows is read until its softmax is done.
+Each warp looks up the addresses of paged k and v rows, one or two rows a lane. Names of the next tile have the suffix
+"_ahead": the validity of the current tile's rows is read until its softmax is done.
 """
 
 from __future__ import annotations

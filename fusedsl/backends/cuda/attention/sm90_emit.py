@@ -121,8 +121,8 @@ class Sm90Emitter:
             source.emit(*self.block_mask.store_bits(), "barrier()")
 
     def _init_mbarriers(self) -> list[str]:
-        """Lines that initialise the mbarriers of the pipelines: a thread of each consumer warpgroup arrives at `empty`,
-        and one of each warp at that of the bias."""
+        """Lines that initialise the mbarriers of the pipelines: a thread of each consumer warpgroup arrives at an empty
+        barrier, and one of each warp at that of the bias."""
         p, groups = self.pipelines, self.schedule.consumer_warpgroups
         lines = [
             f"for k in range({p.q.stages}):",

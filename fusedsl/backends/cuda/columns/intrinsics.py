@@ -130,7 +130,7 @@ class ColumnReducer:
         return emit
 
     def store_partial(self, rule_of: ReduceOp, begin: int) -> Callable:
-        """`leave(address, states)`: level 0 writes them to global memory, `begin` bytes into the block's record."""
+        """`store_partial(address, states)`: level 0 stores them to global memory, `begin` bytes into the record."""
 
         @emitted(types.void)
         def emit(e, at, value):
@@ -143,8 +143,10 @@ class ColumnReducer:
         return emit
 
     def load_partials(self, rule_of: ReduceOp, begin: int, record: int, batch: int) -> Callable:
-        """`gather(address, first, parts)`: the states of `batch` records merged: `first`, `first` + levels, …; those
-        from `parts` on do not exist."""
+        """`load_partials(address, first, parts)`: the merged states of `batch` records: `first`, `first` + levels, ….
+
+        Records from `parts` on do not exist.
+        """
 
         @emitted(self.result(rule_of))
         def emit(e, at, number, limit):

@@ -184,7 +184,7 @@ class SmemTranspose:
         return emit
 
     def store_smem(self) -> Callable:
-        """`put(shared, held)`: what was fetched, to shared memory."""
+        """`store_smem(shared, held)`: store the fetched tile to shared memory."""
 
         @emitted(types.void)
         def emit(e, shared, held):
@@ -197,7 +197,7 @@ class SmemTranspose:
         return emit
 
     def load_smem(self) -> Callable:
-        """`take(shared)`: the tile of the thread out of shared memory."""
+        """`load_smem(shared)`: load the thread's tile from shared memory."""
         patch, kind = self.patch, self.kind
         result = stored_type(kind, patch.width * patch.vectors, patch.width)
 
@@ -211,7 +211,7 @@ class SmemTranspose:
         return emit
 
     def store_results(self) -> Callable:
-        """`give(shared, values)`: a tile of results, to shared memory."""
+        """`store_results(shared, values)`: store a tile of results to shared memory."""
         patch, kind = self.patch, self.kind
         tile = Tile(patch.width, patch.vectors, ".")
 
@@ -227,7 +227,7 @@ class SmemTranspose:
         return emit
 
     def store(self) -> Callable:
-        """`drain(shared, base, column_stride, rows, columns)`: what was given, from shared memory to the array."""
+        """`store(shared, base, column_stride, rows, columns)`: store the results from shared memory to the array."""
 
         @emitted(types.void)
         def emit(e, shared, base, column_stride, rows, columns):

@@ -42,7 +42,7 @@ class OperandTile(OperandTileShape):
         return emitted(i64)(lambda e: e.builder.zext(self._own(e)[1], I64))
 
     def copy_async(self) -> Callable:
-        """`copy(to, addresses, room, step_bytes, left)`: start to copy a thread's vectors of one K-slice.
+        """`copy_async(to, addresses, room, step_bytes, left)`: start to copy a thread's vectors of one K-slice.
 
         `addresses` are those of its vectors at its first step, `room` the M/N positions that exist from each on,
         `step_bytes` the distance of steps, `left` the steps that exist from the slice's first on. What does not exist
@@ -67,8 +67,7 @@ class OperandTile(OperandTileShape):
         return emit
 
     def fetch(self) -> Callable:
-        """`fetch(addresses, room, step_bytes, left)`: a thread's elements of one K-slice, which `copy` would copy,
-        in registers."""
+        """`fetch(addresses, room, step_bytes, left)`: load the elements that `copy_async` copies, to registers."""
         result = self._elements()
 
         @emitted(result, 4)
@@ -87,7 +86,7 @@ class OperandTile(OperandTileShape):
         return emit
 
     def put(self) -> Callable:
-        """`put(to, elements)`: elements that were fetched, to the tile."""
+        """`put(to, elements)`: store elements that were fetched to the tile."""
 
         @emitted(types.void)
         def emit(e, to, elements, *, kinds):

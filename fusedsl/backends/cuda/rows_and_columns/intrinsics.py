@@ -95,7 +95,7 @@ class RowGroups:
         return joined
 
     def reduce_block(self, tile: Tile, rule_of: ReduceOp) -> Callable:
-        """`gather(parts…)`: the tiles of states of all teams of the block merged, for the threads of the first team.
+        """`reduce_block(parts…)`: the merged tiles of states of the block's teams, for the threads of the first team.
 
         Takes teams · elements · threads states of dynamic shared memory; all threads of the block must come.
         """

@@ -10,7 +10,7 @@ from .sort_keys import ONES, Entry, KeyCodec, sort_in_registers
 
 
 def make_entries(order_of: KeyCodec) -> Callable:
-    """`enter(values, start, limit)`: the entries of a thread's tile."""
+    """`make_entries(values, start, limit)`: the entries of a thread's tile."""
     tile, kind = order_of.tile, numba_type(order_of.kind.name)
 
     @emitted(order_of.tuple_of(tile.count))
@@ -142,7 +142,7 @@ def sort_tile(order_of: KeyCodec, size: int) -> Callable:
 
 
 def load_entries(order_of: KeyCodec, each: int, space: int = SHARED) -> Callable:
-    """`take(room, first, limit)`: the entries in slots first, first + threads … below `limit`."""
+    """`load_entries(room, first, limit)`: the entries in slots first, first + threads … below `limit`."""
 
     @emitted(order_of.tuple_of(each))
     def emit(e, room, first, limit):
@@ -158,7 +158,7 @@ def load_entries(order_of: KeyCodec, each: int, space: int = SHARED) -> Callable
 
 
 def load_entry(order_of: KeyCodec, place: int, space: int = SHARED) -> Callable:
-    """`pick(room)`: the entry in one slot."""
+    """`load_entry(room)`: the entry in one slot."""
 
     def rule(_):
         return order_of.tuple_of(1), lambda e, room: order_of.packed(e, [order_of.get(e, room, I32(place), space)])

@@ -25,7 +25,7 @@ def k_major_descriptor(at):
 
 
 def mn_major_descriptor(lines: int) -> Callable:
-    """`descriptor(at)`: the descriptor of an MN-major matrix of `lines` rows."""
+    """`mn_major_descriptor(at)`: the descriptor of an MN-major matrix of `lines` rows."""
     mn_major = SWIZZLE_128B | STRIDE | (lines * ROW_BYTES >> 4) << 16
     return intrinsic(1)(
         lambda at: (types.int64, lambda e, address: _descriptor(e, e.cast(address, at, types.int32), mn_major))

@@ -66,10 +66,9 @@ def reduce_tile(tile: Tile, rule_of: ReduceOp) -> Callable:
 
 
 def reduce_packed(tile: Tile, rule_of: ReduceOp, order: str, name: str, absolute: bool = False) -> Callable:
-    """`fold(words, start, limit)`: the "max" or "min" of a tile of packed 16-bit floats, or of their `absolute` values.
+    """`reduce_packed(words, start, limit)`: the "max" or "min" of a tile of packed 16-bit floats.
 
-    Two elements are compared at a time, by f16x2 or bf16x2 instructions.
-
+    If `absolute`, it is that of their absolute values. Instructions f16x2 or bf16x2 compare two elements at a time.
     A vector of the tile exists as a whole or not at all.
     """
     kind = dtype(name)

@@ -42,12 +42,12 @@ bar_arrive = statement("bar.arrive $0, $1;", i32, i32)
 
 
 def setmaxnreg_inc(count: int) -> Callable:
-    """`raise_registers()`: raise the registers of each thread of a warpgroup to this count."""
+    """`setmaxnreg_inc()`: raise the registers of each thread of a warpgroup to this count."""
     return statement(f"setmaxnreg.inc.sync.aligned.u32 {count};")
 
 
 def setmaxnreg_dec(count: int) -> Callable:
-    """`lower_registers()`: lower them to this count."""
+    """`setmaxnreg_dec()`: lower them to this count."""
     return statement(f"setmaxnreg.dec.sync.aligned.u32 {count};")
 
 

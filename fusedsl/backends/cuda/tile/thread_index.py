@@ -109,7 +109,7 @@ def udiv(number, divisor):
 def divide(number, divisor, magic):
     """number // divisor for number >= 0: umulhi(2 * number, multiplier) >> shift while number < 2**31.
 
-    `magic` is `kernel_ir.fast_division.magic(divisor)`. Larger numbers (int64 only) take a real division.
+    `magic` is that of kernel_ir/fast_division.py for the divisor. Larger numbers (int64 only) take a real division.
     """
     if number not in (types.int32, types.int64):
         return None

@@ -168,8 +168,10 @@ class Fragment(FragmentLayout):
         return emit
 
     def load_smem(self, rows: int) -> Callable:
-        """`read(at)`: 16-bit elements, in pairs, of a warp's rows of a TMA box in shared memory with `rows` rows per
-        panel; `at` is the address of the warpgroup's first row."""
+        """`load_smem(at)`: load 16-bit elements, packed, of a warp's rows of a TMA box in shared memory.
+
+        The box has `rows` rows per panel; `at` is the address of the warpgroup's first row.
+        """
         result = types.UniTuple(types.uint32, self.count // 2)
 
         @emitted(result)
@@ -180,8 +182,10 @@ class Fragment(FragmentLayout):
         return emit
 
     def store_smem(self, name: str, rows: int) -> Callable:
-        """`put(at, values)`: elements, rounded to 16 bits, to a warp's rows of such a box. Their addresses are computed
-        again each time, so that no register holds them in loops."""
+        """`store_smem(at, values)`: store elements, rounded to 16 bits, to a warp's rows of such a box.
+
+        Their addresses are rematerialised each time, so that no register holds them in loops.
+        """
         kind = dtype(name)
 
         @emitted(types.void)

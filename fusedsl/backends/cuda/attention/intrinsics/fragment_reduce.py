@@ -24,7 +24,7 @@ def any_not_one(values):
 
 
 def quad_all_reduce(rule_of: ReduceOp) -> Callable:
-    """`all_reduce(state…)`: the row states combined over the quad of threads of a row."""
+    """`quad_all_reduce(state…)`: the row states combined over the quad of threads of a row."""
     result = row_states(rule_of)
 
     @emitted(result, len(rule_of.state))
@@ -43,7 +43,7 @@ def quad_all_reduce(rule_of: ReduceOp) -> Callable:
 
 
 def splat_rows(name: str) -> Callable:
-    """`splat(value)`: a scalar as the value of both rows of a thread."""
+    """`splat_rows(value)`: a scalar as the value of both rows of a thread."""
     result = types.UniTuple(numba_type(name), ROWS)
 
     def rule(kind):

@@ -34,8 +34,10 @@ def store_row_values(name: str) -> Callable:
 
 
 def scatter_fragment(width: int, name: str) -> Callable:
-    """`scatter(addresses, values, rows, limit, step)`: the first `width` columns of a fragment to rows at these
-    addresses, elements `step` apart, if the row index is below the limit."""
+    """`scatter_fragment(addresses, values, rows, limit, step)`: store the first `width` columns of a fragment to rows.
+
+    Rows are at these addresses, elements `step` apart; a row is stored if its index is below the limit.
+    """
     kind = dtype(name)
 
     def rule(addresses, values, rows, limit, further):

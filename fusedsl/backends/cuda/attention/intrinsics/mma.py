@@ -44,7 +44,7 @@ def _multiplied(e: Emitter, kind: str, left: list[ir.Value], right: list[ir.Valu
 
 
 def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
-    """`compute_qk(q, k)`: a warp's 16 x columns sums over `width`, of K-major tiles."""
+    """`mma_qk(q, k)`: a warp's 16 x columns sums over `width`, of K-major tiles."""
     result = types.UniTuple(types.float32, columns // 2)
 
     @emitted(result, 2)
@@ -70,7 +70,7 @@ def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
 
 
 def mma_pv(kind: str, columns: int, width: int) -> Callable:
-    """`accumulate_pv(sums, p, v)`: a warp's 16 x width sums plus the product of p (pairs in registers) and an MN-major
+    """`mma_pv(sums, p, v)`: a warp's 16 x width sums plus the product of p (pairs in registers) and an MN-major
     tile of `columns` rows."""
     result = types.UniTuple(types.float32, width // 2)
 
@@ -151,7 +151,7 @@ def fma_qk(name: str, rows: int, columns: int) -> Callable:
 
 
 def store_p(name: str, rows: int, columns: int) -> Callable:
-    """`keep(to, weights)`: a warp's 16 x columns elements to its rows of a tile, for all of its lanes to read."""
+    """`store_p(to, weights)`: a warp's 16 x columns elements to its rows of a tile, for all of its lanes to read."""
     kind, count = dtype(name), columns // 2
 
     @emitted(types.void)

@@ -96,8 +96,11 @@ def copy_rows(lines: int, size: int, room: int, threads: int, packed: bool = Fal
 
 
 def store_rows(lines: int, size: int) -> Callable:
-    """`write(tile, first, to, step, count)`: a warp stores `count` rows of a tile of `lines` rows, from `first` on, to
-    global memory: `size` bytes each, `step` bytes apart, 16 bytes per thread."""
+    """`store_rows(tile, first, to, step, count)`: a warp stores rows of a tile to global memory.
+
+    These are `count` of the tile's `lines` rows, from `first` on, `size` bytes each; in global memory they are `step`
+    bytes apart. A thread stores 16 bytes at a time.
+    """
 
     @emitted(types.void, 5)
     def emit(e, *values, kinds):
@@ -158,7 +161,7 @@ def row_addresses(lines: int, width: int, threads: int, across: bool) -> Callabl
 
 
 def put_rows(name: str, lines: int, width: int) -> Callable:
-    """`put(to, lines, columns, values)`: store elements to a tile, except those beyond it."""
+    """`put_rows(to, lines, columns, values)`: store elements to a tile, except those beyond it."""
     kind, size = dtype(name), dtype(name).itemsize
 
     @emitted(types.void)

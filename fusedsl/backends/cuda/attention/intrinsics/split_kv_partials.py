@@ -17,7 +17,7 @@ def _shape(rows: str, own: str, width: int) -> types.Type:
 
 
 def store_partial_state(rows: str, own: str, width: int, threads: int) -> Callable:
-    """`store_state(address, row values…, sums)`: store a block's state, 16 bytes per thread, coalesced."""
+    """`store_partial_state(address, row values…, sums)`: store a block's state, 16 bytes per thread, coalesced."""
     shape = _shape(rows, own, width)
 
     @emitted(types.void, 2 + len(shape) - 1)
@@ -34,7 +34,7 @@ def store_partial_state(rows: str, own: str, width: int, threads: int) -> Callab
 
 
 def load_partial_state(rows: str, own: str, width: int, threads: int) -> Callable:
-    """`load_state(address)`: load such a state past the L1; the sums alone if rows have no other values."""
+    """`load_partial_state(address)`: load such a state past the L1; the sums alone if rows have no other values."""
     shape = _shape(rows, own, width)
     result = shape if rows else shape[0]
 

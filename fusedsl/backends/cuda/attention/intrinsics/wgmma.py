@@ -13,7 +13,7 @@ def _listed(first: int, count: int) -> str:
 
 
 def wgmma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
-    """`start_qk(q, k)`: start 64 x columns sums over `width` of two K-major matrices; q has `rows` rows."""
+    """`wgmma_qk(q, k)`: start 64 x columns sums over `width` of two K-major matrices; q has `rows` rows."""
     count = columns // 2
     result = types.UniTuple(types.float32, count)
 
@@ -38,7 +38,7 @@ def wgmma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
 
 
 def wgmma_pv(kind: str, steps: int, width: int) -> Callable:
-    """`start_pv(sums, p, v)`: start to accumulate, to 64 x width sums, the product of p (pairs in registers) and an
+    """`wgmma_pv(sums, p, v)`: start to accumulate, to 64 x width sums, the product of p (pairs in registers) and an
     MN-major matrix of `steps` rows, a multiple of 16."""
     assert steps % 16 == 0, steps
     count, held = width // 2, steps // 4
