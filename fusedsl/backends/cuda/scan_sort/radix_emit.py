@@ -101,7 +101,7 @@ class RadixRow:
     def __init__(self, src: SourceBuilder, schedule: RadixSortSchedule):
         self.src, self.schedule, self.index = src, schedule, RowIndex(src, schedule)
         first = "(thread_in_row == 0) & (block_in_row == 0)"
-        self.elements = RowElements(self.index, EarlyGathers({}), first=first, prefetch=False)
+        self.elements = RowElements(self.index, EarlyGathers({}), store_predicate=first, prefetch=False)
         self.sort = RankedRow(src, schedule, self.index.bases)
         self.elements.sort = self.sort
 
