@@ -12,6 +12,7 @@ from oracle import evaluate as interpreted
 from test_targets import TARGETS, check
 
 import fusedsl as fd
+from fusedsl.backends.cpu.schedule import PART_ELEMENTS
 
 RANDOM = np.random.default_rng(11)
 DTYPES = ("float16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool")
@@ -149,6 +150,89 @@ def test_a_scan_keeps_nan_inf_and_the_sign_of_zero():
             np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(want[number]))
 
 
+LONG = [
+    ("cumsum(x)", lambda x, a: np.cumsum(x)),
+    ("cumsum(x, reverse=True, exclusive=True) * x", lambda x, a: (np.cumsum(x[::-1])[::-1] - x) * x),
+    ("linear_scan(a, x, initial=2)", lambda x, a: recurrence(a, x, 2)),
+    ("linear_scan(a, x, reverse=True)", lambda x, a: recurrence(a[::-1], x[::-1])[::-1]),
+    ("logcumsumexp(x) - cumsum(2 * x)", lambda x, a: np.logaddexp.accumulate(x) - np.cumsum(2 * x)),
+    ("cummax(x)", lambda x, a: np.maximum.accumulate(x)),
+]
+
+
+def recurrence(a: np.ndarray, b: np.ndarray, h: float = 0.0) -> np.ndarray:
+    """h[t] = a[t] h[t-1] + b[t] along the last axis."""
+    states = np.empty_like(b)
+    for t in range(b.shape[-1]):
+        states[..., t] = h = a[..., t] * h + b[..., t]
+    return states
+
+
+@pytest.mark.parametrize(("text", "meaning"), LONG)
+def test_threads_share_a_long_scan_and_its_bits_do_not_depend_on_them(text, meaning):
+    n = 4 * PART_ELEMENTS + 4321
+    given = {"x": RANDOM.standard_normal(n), "a": RANDOM.uniform(-1, 1, n)}
+    kernel = fd.kernel(text)
+    arguments = [given[name] for name in kernel.params]
+    assert "threads share: their states first" in str(kernel.explain(*arguments))
+    found = []
+    before = fd.get_num_threads()
+    for threads in (1, 3):
+        fd.set_num_threads(threads)
+        found.append(kernel(*arguments))
+    fd.set_num_threads(before)
+    np.testing.assert_allclose(found[0], meaning(**given), 1e-9, 1e-7)
+    assert found[0].tobytes() == found[1].tobytes()
+
+
+def test_a_recurrence_is_the_loop():
+    a, b = RANDOM.uniform(-2, 2, (3, 50)), RANDOM.standard_normal((3, 50))
+    start = np.array([1.0, -2, 0.5])
+    for text, meaning in (
+        ("linear_scan(a, b)", recurrence(a, b)),
+        ("linear_scan(a, b, initial=s)", recurrence(a, b, start)),
+        (
+            "linear_scan(a.T, b.T, axis=0, initial=s, reverse=True).T",
+            recurrence(a[:, ::-1], b[:, ::-1], start)[:, ::-1],
+        ),
+        ("linear_scan(0.5, b)", recurrence(np.full_like(b, 0.5), b)),
+        ("linear_scan(int8(a), int8(b))", recurrence(np.int64(np.int8(a)), np.int64(np.int8(b)))),
+    ):
+        for found in (interpreted(text, a=a, b=b, s=start), fd.evaluate(text, {"a": a, "b": b, "s": start})):
+            np.testing.assert_allclose(found, meaning, 1e-9, 1e-9)
+    assert fd.evaluate("linear_scan(a, b)", a=a, b=np.float32(b)).dtype == np.float64
+    assert fd.evaluate("linear_scan(a[0], b, exclusive=True)[:, 0]", a=a, b=b).tolist() == [0, 0, 0]
+
+
+def test_products_that_underflow_or_are_zero_reset_a_recurrence():
+    a, b = np.float32([[1e-30, 1e-30, 0, 5, 1e-38, 2]]), np.float32([[1, 1, 1, 1, 1, 1]])
+    np.testing.assert_allclose(fd.evaluate("linear_scan(a, b)", a=a, b=b), recurrence(a, b), 1e-6)
+
+
+def test_logarithms_of_sums_keep_what_overflows_and_what_is_infinite():
+    x = np.array([[1000, 1000, -1000, 3], [-np.inf, -np.inf, 0, 1], [np.inf, 1, np.inf, 2], [1, np.nan, 2, 3]])
+    with np.errstate(invalid="ignore"):
+        wanted = np.logaddexp.accumulate(x, axis=1)
+    for found in (interpreted("logcumsumexp(x, 1)", x=x), fd.evaluate("logcumsumexp(x, 1)", x=x)):
+        np.testing.assert_allclose(found, wanted, 1e-12)
+    assert np.isneginf(fd.evaluate("logcumsumexp(x, 1, exclusive=True)", x=x)[:, 0]).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "column"),
+    [
+        ("linear_scan(y, x)", "shape.broadcast", 1),
+        ("linear_scan(x, 1, axis=2)", "shape.axis", 24),
+        ("linear_scan(2, 3)", "shape.axis", 1),
+        ("linear_scan(x)", "argument.missing", 14),
+    ],
+)
+def test_faults_of_recurrences(text, code, column):
+    with pytest.raises(fd.FusedslError) as fault:
+        fd.evaluate(text, {"x": np.ones((2, 3), np.float32), "y": np.ones(5, np.float32)})
+    assert (fault.value.code, fault.value.column) == (code, column)
+
+
 def test_numpys_scans_are_traced():
     x = RANDOM.standard_normal((3, 5)).astype(np.float32)
     for function in (
@@ -157,6 +241,7 @@ def test_numpys_scans_are_traced():
         lambda x: np.cumprod(x, 0, dtype=np.float64),
         lambda x: np.add.accumulate(x),
         lambda x: np.maximum.accumulate(x, axis=-1),
+        lambda x: np.logaddexp.accumulate(x, axis=1),
         lambda x: np.diff(x, n=2, axis=0),
         lambda x: np.diff(x, prepend=0),
         lambda x: np.diff(x, 2, 0, x[:1] * 2, x[:2]),
@@ -198,6 +283,8 @@ def test_sums_of_many_elements_stay_accurate():
         ("cumsum(x * 2, -1) - x", (512, 100000), "float32"),
         ("cumsum(x[:, ::-1], -1)[:, ::-1]", (512, 100001), "bfloat16"),
         ("cumsum(softmax(x), -1) * exp(x)", (512, 4096), "float32"),
+        ("linear_scan(sigmoid(x), x, reverse=True)", (512, 100000), "bfloat16"),
+        ("logcumsumexp(x, -1, exclusive=True)", (512, 4096), "float32"),
         ("cumsum(x, 0)", (4096, 4096), "float32"),
         ("cumprod(x, -1)", (100, 33), "int8"),
     ],

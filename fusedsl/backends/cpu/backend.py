@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
-from . import attention, columns, elementwise, matmul, rows, rows_and_columns, scatter, short_rows, split_rows
+from . import (
+    attention,
+    columns,
+    elementwise,
+    matmul,
+    rows,
+    rows_and_columns,
+    scatter,
+    short_rows,
+    split_rows,
+    split_scan,
+)
 from .processor import Processor, host
 from .roles import ScratchArray
 
@@ -36,6 +47,8 @@ def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None
             return matmul.emit(kernel, parameters, (processor or host()).vectors)
         case "split":
             return split_rows.emit(kernel)
+        case "scan":
+            return split_scan.emit(kernel)
         case "mixed" if isinstance(kernel, MixedReductionKernel):
             return rows_and_columns.emit(kernel)
         case "attention" if isinstance(kernel, AttentionKernel):
@@ -66,6 +79,8 @@ def symbols(kernel: KernelIR, schedule: str) -> tuple[str, ...]:
     """The C functions that the object code exports, in the order of their calls."""
     if schedule == "mixed":
         return ("rows", "columns")
+    if schedule == "scan":
+        return ("totals", "merge", "prefixes")
     if schedule != "split":
         return ("kernel",)
     return tuple(f"{stage}{p}" for p in range(len(kernel.phases)) for stage in ("phase", "merge"))

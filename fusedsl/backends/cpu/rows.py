@@ -103,20 +103,23 @@ def row_bases(roles: ValueRoles) -> list[str]:
     return lines + [f"{p.value.name} = {p.value.dtype}(i{p.axis})" for p in roles.row_positions]
 
 
-def column_loop(roles: ValueRoles, p: int, low: str, high: str, base: str = "") -> list[str]:
-    """The element loop of a phase over segments [low, high), reduced to its states; scratch values start at `base`."""
+def column_loop(roles: ValueRoles, p: int, low: str, high: str, base: str = "", origin: str = "") -> list[str]:
+    """The element loop of a phase over segments [low, high), reduced to its states; scratch values start at `base`.
+
+    Scans begin from the part `origin` of their states, if it is given.
+    """
     phase = roles.kernel.phases[p]
     if phase.ranks:
         return sort.rank_loop(roles, phase)
-    if not (phase.stores or phase.folds or phase.column_reductions or phase.sort or roles.scratch_of(p)):
+    if not (phase.stores or phase.folds or phase.scans or phase.column_reductions or phase.sort or roles.scratch_of(p)):
         return []
     number = "segment" if low == "0" else f"segment - {low}"
     if scan.is_reverse(phase):
         number = f"{high} - 1 - segment"
     lines = [*segment_prologue(roles, p, base), *scan.init_segment(phase), *elements(roles, p)]
-    lines += scan.finish_segment(phase, number)
+    lines += scan.finish_segment(phase, number, origin)
     total = "segments" if low == "0" else f"({high} - {low})"
-    opening, joined = [*sort.init_top_k(phase), *scan.init_row(phase)], []
+    opening, joined = [*sort.init_top_k(phase), *scan.init_row(phase, origin)], []
     if phase.scans and scan.in_log_steps(phase):
         opening += scan.init_log_steps(phase)
     if phase.folds:  # a single segment needs no tree

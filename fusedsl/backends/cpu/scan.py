@@ -22,9 +22,15 @@ def directed_loop(phase: Phase, name: str, first: str, last: str, inner: Sequenc
     return [f"for {name}_back in range({first}, {last}):", *reduce.indented([f"{name} = {back}", *inner])]
 
 
-def init_row(phase: Phase) -> list[str]:
-    """Reset the prefix of the row."""
-    return [line for use in phase.scan_uses for line in reduce.identity(use, "before")]
+def init_row(phase: Phase, origin: str = "") -> list[str]:
+    """Reset the prefix of the row: to nothing, or to the part `origin` of the state."""
+    if not origin:
+        return [line for use in phase.scan_uses for line in reduce.identity(use, "before")]
+    lines = []
+    for use in phase.scan_uses:
+        names = zip(reduce.part_names(use, "before"), reduce.part_names(use, origin))
+        lines += [f"{before} = {start}" for before, start in names]
+    return lines
 
 
 def init_short_row(phase: Phase) -> list[str]:
@@ -51,12 +57,16 @@ def finish_block(phase: Phase) -> list[str]:
     return [line for use in phase.scan_uses for line in reduce.merge_parts(use, "segment", "block")]
 
 
-def finish_segment(phase: Phase, number: str) -> list[str]:
-    """Push the aggregate of a segment to the tree; the tree's total is the prefix of the next segment."""
+def finish_segment(phase: Phase, number: str, origin: str = "") -> list[str]:
+    """Push the aggregate of a segment to the tree; the tree's total, behind `origin`, is the prefix of the next one."""
     scans = phase.scan_uses
     if not scans:
         return []
-    return [*reduce.push_to_tree(scans, number, "segment"), *reduce.reduce_tree(scans, f"{number} + 1", "before")]
+    lines = [*reduce.push_to_tree(scans, number, "segment"), *reduce.reduce_tree(scans, f"{number} + 1", "before")]
+    for use in scans if origin else ():
+        before = reduce.part_names(use, "before")
+        lines += reduce.merge(use, reduce.part_names(use, origin), before, before)
+    return lines
 
 
 def in_log_steps(phase: Phase) -> bool:

@@ -10,7 +10,7 @@ from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
 from ...kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from .core_time import seconds
 from .work import CpuLaunch, CpuStage
-from .workspace import mixed_reduction_bytes, mixed_reduction_parts, split_bytes
+from .workspace import mixed_reduction_bytes, mixed_reduction_parts, scan_bytes, split_bytes
 
 CHUNK = 16384  # elements of the innermost axis of a map in one unit of work
 TILE = (64, 32)  # (columns, rows) of a block of a tiled map
@@ -59,6 +59,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     - "strips:" and a stride kind per operand: rows in vector lanes; the last row axis is contiguous, or rows are short
     - "short:" and `ShortRows`: unrolled rows
     - "split": few long rows, cut into parts that threads share
+    - "scan": scans of few long rows, likewise
     - "mixed": reductions of rows and columns
     - "matmul:" and stride kinds: matmuls
     - "attention:" and the axis of a tile's query rows: attention
@@ -88,9 +89,19 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
         few = columns <= SHORT_COLUMNS and rows >= 256 and not kernel.batch_invariant_width
         if beside or few or kernel.is_pairwise:
             return "strips:" + "".join(str(step) if step in (0, 1) else "s" for step in steps)
-    if (rows < 16 or kernel.batch_invariant_width) and columns >= 4 * PART_ELEMENTS and not scans:
-        return "split"
+    if (rows < 16 or kernel.batch_invariant_width) and columns >= 4 * PART_ELEMENTS:
+        if not scans:
+            return "split"
+        if _scans_only(kernel):
+            return "scan"
     return "rows"
+
+
+def _scans_only(kernel: KernelIR) -> bool:
+    """Whether a kernel scans loaded or computed elements once, and stores elements."""
+    phase = kernel.phases[0]
+    others = (phase.folds, phase.row, phase.row_stores, phase.column_reductions)
+    return len(kernel.phases) == len(phase.scans) == 1 and not any(others)
 
 
 def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> ShortRows | None:
@@ -162,6 +173,8 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
         return _split(kernel, rows, columns, extents)
     if schedule.startswith("scatter"):
         return CpuLaunch((CpuStage("kernel", int(schedule.partition(":")[2] or 1), 1),))
+    if schedule == "scan":
+        return _split_scan(kernel, rows, columns, extents)
     if schedule == "mixed":
         return _cross(kernel, rows, columns, extents)
     count = _units(kernel, schedule, extents)
@@ -208,6 +221,18 @@ def _split(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) 
     for p in range(len(kernel.phases)):
         stages += [CpuStage(f"phase{p}", rows * parts, grain), CpuStage(f"merge{p}", rows, rows)]
     return CpuLaunch(tuple(stages), split_bytes(kernel, rows, columns, parts), parts)
+
+
+def _split_scan(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) -> CpuLaunch:
+    """Split scans: parts of about PART_ELEMENTS elements, read twice."""
+    parts = max(1, columns // PART_ELEMENTS)
+    grain = _grain(kernel, extents, rows * parts)
+    stages = (
+        CpuStage("totals", rows * parts, grain),
+        CpuStage("merge", rows, rows),
+        CpuStage("prefixes", rows * parts, grain),
+    )
+    return CpuLaunch(stages, scan_bytes(kernel, rows, parts), parts)
 
 
 def _cross(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) -> CpuLaunch:

@@ -53,15 +53,20 @@ def row_values(roles: ValueRoles, p: int) -> list[str]:
     return [f"{v.name} = {reduce.get(f'{v.name}_row', 'row')}" for v in values]
 
 
-def part_function(kernel: KernelIR, p: int, shared: list[ScratchArray], private: list[ScratchArray]) -> list[str]:
-    """Stage 1: reduce the segments of one part of one row."""
-    roles, phase = ValueRoles(kernel), kernel.phases[p]
-    body = ["row = unit // parts", "part = unit - row * parts", *row_prologue(roles, "row"), *row_values(roles, p)]
-    body += [
+def part_bounds() -> list[str]:
+    """The segments of a part."""
+    return [
         "each = (segments + parts - 1) // parts",
         "low = smaller(part * each, segments)",
         "high = smaller(low + each, segments)",
     ]
+
+
+def part_function(kernel: KernelIR, p: int, shared: list[ScratchArray], private: list[ScratchArray]) -> list[str]:
+    """Stage 1: reduce the segments of one part of one row."""
+    roles, phase = ValueRoles(kernel), kernel.phases[p]
+    body = ["row = unit // parts", "part = unit - row * parts", *row_prologue(roles, "row"), *row_values(roles, p)]
+    body += part_bounds()
     body += column_loop(roles, p, "low", "high", base="row * columns + ")
     for f in phase.folds:
         body += reduce.put_state(f, "part", "unit", reduce.state_names(f))

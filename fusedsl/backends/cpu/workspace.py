@@ -39,6 +39,16 @@ def split_bytes(kernel: KernelIR, rows: int, columns: int, parts: int) -> int:
     return _bytes(split_arrays(kernel), counts)
 
 
+def scan_arrays(kernel: KernelIR) -> list[ScratchArray]:
+    """A state of each scan for each part of each row."""
+    uses = [use for phase in kernel.phases for use in phase.scan_uses]
+    return reduce.state_arrays(tuple(uses), "part", "rows * parts")
+
+
+def scan_bytes(kernel: KernelIR, rows: int, parts: int) -> int:
+    return _bytes(scan_arrays(kernel), {"rows * parts": rows * parts})
+
+
 def _bytes(arrays: list[ScratchArray], counts: dict[str, int]) -> int:
     """The size of arrays that are padded to multiples of 64 elements."""
     return sum(-(-counts[array.count] // 64) * 64 * array.dtype.itemsize for array in arrays)
