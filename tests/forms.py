@@ -99,6 +99,9 @@ FORMS: dict[str, tuple[int, list[str]]] = {
         + ["linear_scan({x1}, {same}, axis={axis})", "linear_scan(tanh({x1}), {same}, {axis}, initial={pc})"]
         + ["linear_scan(sigmoid({x1}), {same}, axis={axis}, reverse={kd}, exclusive={kd})"]
         + ["cumsum({x})", "cumsum({x1}, axis={axis}, dtype={dt})", "cumsum({x1}[::-1], axis=0)[::-1]"]
+        + ["sum(sliding_window({x1}, 2, axis={axis}), axis=-1)", "max(sliding_window({x1}, 1), axis=-1) * {c}"]
+        + ["min(sliding_window({x1}[..., :1] + zeros(40), 36), axis=-1)", "sliding_window({x1}, 2)"]
+        + ["mean(sliding_window(pad({x1}, 1), 3) * stack(({c}, 1, {c})), axis=-1)"]
         + ["diff({x1}, axis={axis})", "diff({x1}, n=2)", "diff({x1}, axis={axis}, prepend={c}, append={c})"],
     ),
     "orders": (

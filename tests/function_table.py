@@ -161,6 +161,8 @@ ROWS = [
     ("cummin(b, 0, reverse=True)", "minimum.accumulate(b[::-1], 0)[::-1]"),
     ("linear_scan(1, j, axis=1)", "cumsum(j, axis=1)"), ("linear_scan(p, 0, axis=0, initial=1)", "cumprod(p, axis=0)"),
     ("linear_scan(1, x, initial=y[..., 0], exclusive=True)", "cumsum(x, axis=-1) - x + y[..., :1]"),
+    ("sliding_window(x, 2, axis=1)", "stack((x[:, :-1], x[:, 1:]), axis=-1)"),
+    ("sliding_window(x, (2, 3), axis=(0, 2))[0, :, 0]", "stack((x[0, :, :3], x[1, :, :3]), axis=1)"),
     "diff(x)", "diff(x, axis=0)", "diff(x, n=2)", "diff(x, 2, 1)", "diff(i)", "diff(m)", "diff(v)", "diff(x, n=0)",
     "diff(w, axis=0)", "diff(x, append=y[:, :, :1])", "diff(x, n=9)", "diff(x, prepend=y, append=z, axis=1)",
     ("diff(x, n=2, axis=1, prepend=1, append=2)", "diff(x, n=2, axis=1, prepend=float32(1), append=float32(2))"),

@@ -143,6 +143,8 @@ FOLDS: list[Case] = [
     ("linear_scan(z, y), linear_scan(p, x, axis=0, initial=w, reverse=True), linear_scan(z, x, exclusive=True)[:, 1:]",
      lambda z, y, p, x, w: (recurrence(z, y), recurrence(p.flip(0).T, x.flip(0).T, w).T.flip(0),
                             recurrence(z, x)[:, :-1])),
+    ("sliding_window(x, 3), sum(sliding_window(y, 2, axis=0)**2, axis=-1), max(sliding_window(z, 3), axis=-1)",
+     lambda x, y, z: (x.unfold(1, 3, 1), (y.unfold(0, 2, 1) ** 2).sum(-1), z.unfold(1, 3, 1).amax(-1))),
     ("sort(x), sort(x, descending=True), topk(x, 2)[0]",
      lambda x: (x.sort(-1)[0], x.sort(-1, descending=True)[0], x.topk(2)[0])),
     ("median(x, axis=-1), quantile(x, 0.3, axis=-1), percentile(x, 40)",

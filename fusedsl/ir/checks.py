@@ -138,6 +138,9 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
             else "guard the call, or use sum, any or all, which have one",
             "empty",
         )
+    if check.what == "sliding_window":
+        return (f"windows of {values[1]} elements in an axis of {values[0]}: {shown[0]}", None,
+                f"a window has at most {values[0]} elements here", "sliding_window")  # fmt: skip
     if check.kind == "enough":
         return (f"{check.what} of {values[1]} from {shown[0]}: its last axis has {values[0]}", None,
                 f"k is at most {values[0]} here", check.what)  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from ..errors import ShapeError
 from .checks import describe, explain, holds
@@ -23,6 +24,8 @@ class ExtentBuilder:
         self.guards: dict[Dim, bool] = {}
         self.unified: dict[Dim, Dim] = {}
         self.merged: dict[Node, tuple[Node, Node]] = {}  # index on a merged axis -> the indices on its two axes
+        self.windows: dict[Node, Any] = {}  # sliding windows, by the gather that reads them
+        self.fold_windows: Callable[..., Node | None] | None = None  # a fold over them, if there are any
         self.site = Site()
         self.find_site: Callable[[int, int | None], Site] | None = (
             None  # source site of an operand, or of an item of it

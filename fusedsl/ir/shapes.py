@@ -59,7 +59,8 @@ def reduce(b: GraphBuilder, fold: str, x: Node, axis=None, keepdims: bool = Fals
         x = b.convert(x, result)
     if not axes and fold in ("sum", "prod", "max", "min"):
         return x
-    folded = node(
+    windows = b.fold_windows(b, fold, x, axes) if b.fold_windows else None
+    folded = windows or node(
         "reduce", (x,), (fold, axes), Type(result, kept_shape, x.type.weak and fold in ("sum", "prod", "max", "min"))
     )
     if b.rounding == "op" and result.compute is not result:

@@ -129,6 +129,7 @@ def lookup(name: str) -> FunctionSpec | None:
         row_functions,
         scatter_functions,
         segment_functions,
+        window_functions,
     )
 
     return TABLE.get(ALIASES.get(name, name))

@@ -27,7 +27,7 @@ FAMILIES = {
     ),
     "Scans, rows and order": (
         "cumsum cumprod cumulative_sum cumulative_prod cummax cummin logcumsumexp linear_scan nancumsum nancumprod "
-        "diff softmax log_softmax layer_norm rms_norm group_norm topk sort argsort trapezoid"
+        "diff sliding_window softmax log_softmax layer_norm rms_norm group_norm topk sort argsort trapezoid"
     ),
     "Shapes": (
         "reshape transpose matrix_transpose swapaxes expand_dims squeeze broadcast_to concat stack flip roll repeat "
@@ -95,7 +95,8 @@ EXAMPLES = {
     "nanstd": "nanstd(sqrt(x), axis=-1)", "nanmax": "nanmax(sqrt(x), axis=-1)", "nanmin": "nanmin(sqrt(x), axis=-1)",
     "nanprod": "nanprod(sqrt(x), axis=-1)", "nanargmax": "nanargmax(sqrt(x), axis=-1)",
     "nanargmin": "nanargmin(sqrt(x), axis=-1)", "nancumsum": "nancumsum(sqrt(x), axis=-1)",
-    "nancumprod": "nancumprod(sqrt(x), axis=-1)", "linear_scan": "linear_scan(p, x)", "median": "median(x, axis=-1)",
+    "nancumprod": "nancumprod(sqrt(x), axis=-1)", "linear_scan": "linear_scan(p, x)",
+    "sliding_window": "max(sliding_window(x, 2), axis=-1)", "median": "median(x, axis=-1)",
     "quantile": "quantile(x, 0.25, axis=-1)", "percentile": "percentile(x, [25, 75])",
     "nanmedian": "nanmedian(sqrt(x), axis=-1)",
     "nanquantile": "nanquantile(sqrt(x), 0.75, axis=-1)", "nanpercentile": "nanpercentile(sqrt(x), 75)",
@@ -131,7 +132,8 @@ ELSEWHERE = {
     "scatter_min": "numpy.minimum.at", "segment_softmax": "torch_geometric.utils.softmax",
     **{f"segment_{name}": f"jax.ops.segment_{name}" for name in ("sum", "max", "min")}, "segment_mean": "",
     "cummax": "numpy.maximum.accumulate", "cummin": "numpy.minimum.accumulate",
-    "logcumsumexp": "torch.logcumsumexp", "iota": "numpy.indices(x.shape)[axis]", "bfloat16": "ml_dtypes.bfloat16",
+    "logcumsumexp": "torch.logcumsumexp", "iota": "numpy.indices(x.shape)[axis]",
+    "sliding_window": "numpy.lib.stride_tricks.sliding_window_view", "bfloat16": "ml_dtypes.bfloat16",
     "sigmoid": "scipy.special.expit",
     "float8_e4m3fn": "ml_dtypes.float8_e4m3fn", "float8_e5m2": "ml_dtypes.float8_e5m2",
     **dict.fromkeys(_names("linear_scan uniform normal quantize dequantize unpack as_float given summand"), ""),

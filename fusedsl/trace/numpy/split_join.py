@@ -73,6 +73,15 @@ def _mask(recorder: Recorder, condition: Any) -> Any:
     return recorder.apply("astype", condition, "bool")
 
 
+def _sliding_window_view(
+    recorder: Recorder, x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> Any:
+    """sliding_window_view: windows along some axes, or along all, as new last axes."""
+    shape = tuple(window_shape) if isinstance(window_shape, (tuple, list)) else (window_shape,)
+    axes = tuple(range(x.ndim)) if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    return recorder.apply("sliding_window", x, tuple(int(n) for n in shape), tuple(int(a) for a in axes))
+
+
 def _convolve(recorder: Recorder, a: Any, v: Any, mode: str = "full") -> Any:
     """convolve: a sum of shifted products, one for each element of the shorter vector."""
     a, v = (recorder.tracer(recorder.builder.strong(recorder.node(x))) for x in (a, v))
@@ -101,4 +110,5 @@ SPLIT_JOIN: dict[str, Callable[..., Any]] = {
     "extract": _extract,
     "compress": _compress,
     "convolve": _convolve,
+    "sliding_window_view": _sliding_window_view,
 }

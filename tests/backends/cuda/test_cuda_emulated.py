@@ -389,6 +389,7 @@ def test_what_rows_have_once_is_stored_as_it_was_read_beside_columns():
         ("linear_scan(tanh(x), x, reverse=True, exclusive=True)", (20003,), np.float64),
         ("linear_scan(tanh(x), x, axis=0)", (40, 21), HALF),
         ("logcumsumexp(x, exclusive=True)", (3, 70), np.float32),
+        ("sum(sliding_window(x, 5), -1), max(sliding_window(x, 40), axis=-1)", (3, 103), np.float32),
     ],
 )
 def test_scans(text, shape, dtype):

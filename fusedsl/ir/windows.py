@@ -1,0 +1,202 @@
+"""Sliding windows: views that folds consume. A fold over short windows is unrolled; of long ones it is two scans.
+
+Two scans (van Herk 1992; Gil and Werman 1993): the axis is cut into blocks of a window's length, and a window is the
+end of one block and the beginning of the next: a suffix and a prefix. This takes any associative fold, without
+cancellation and without spreading NaN or infinities to other windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..errors import ArgumentError
+from . import joins, row_ops, shapes
+from .builder import GraphBuilder, fail
+from .checks import explain
+from .dims import Dim, expression
+from .folds import FOLDS
+from .gathers import INSIDE, gather
+from .graph import Check, Node, Type, node, value_of
+from .index_keys import basic_index, whole_axis
+from .ops import CASTS, OPS
+from .row_ops import Direction
+
+UNROLLED = 32  # elements of a window that are merged one by one
+MERGES = {
+    "sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and",
+}  # fmt: skip
+SCANS = {**dict.fromkeys(("sum", "prod", "max", "min")), "any": "max", "all": "min"}
+
+
+@dataclass(frozen=True)
+class Window:
+    """Windows of `n` elements along an axis of `base`, of which there are `count`."""
+
+    base: Node
+    axis: int
+    n: int
+    count: Dim
+
+
+def sliding_window(b: GraphBuilder, x: Node, n: int, axis: int) -> Node:
+    """All windows of `n` neighbours along an axis, as a new last axis."""
+    if n < 1:
+        fault = ArgumentError(f"a window has 1 element or more, not {n}", "argument.range", help="give 1 or more")
+        raise fail(fault, 1)
+    size = x.type.shape[axis]
+    check = Check("enough", (size, n), "sliding_window", (x.type,), site=b.site)
+    if isinstance(size, int) and size < n:
+        raise explain(check, b.extents)
+    if not isinstance(size, int) and n > 1:
+        b.checks.append(check)
+    count = expression("-", size, n - 1)
+    starts = basic_index(b.iota(count), (whole_axis(count), *(("new",),) * (x.type.rank - axis)))
+    position = b.strong(b.elementwise("add", starts, b.iota(n)))
+    shape = (*x.type.shape[:axis], count, *x.type.shape[axis + 1 :], n)
+    result_axes = [None if k == axis else k for k in range(x.type.rank)]
+    windows = gather(x, {axis: position}, result_axes, shape, INSIDE)
+    b.windows[windows] = Window(x, axis, n, count)
+    b.fold_windows = fold_windows
+    return windows
+
+
+def fold_windows(b: GraphBuilder, fold: str, x: Node, axes: Sequence[int]) -> Node | None:
+    """A fold over windows, with extent 1 along their axes; None if it is no such fold, or a general one."""
+    if fold not in MERGES:
+        return None
+    for axis in sorted(axes, reverse=True):
+        n = x.type.shape[axis]
+        views = _Elements(b, axis - x.type.rank)
+        if not isinstance(n, int) or not views.reads_windows(x):
+            return None
+        folded = _unrolled(b, fold, x, views, n) if n <= UNROLLED else _two_scans(b, fold, x, axis)
+        if folded is None:
+            return None
+        x = folded
+    return x
+
+
+def _unrolled(b: GraphBuilder, fold: str, x: Node, views: _Elements, n: int) -> Node:
+    """The elements merged pairwise, as a tree."""
+    parts = [views.at(x, j) for j in range(n)]
+    while len(parts) > 1:
+        merged = [node(MERGES[fold], pair, None, pair[0].type) for pair in zip(parts[::2], parts[1::2])]
+        parts = merged + parts[len(merged) * 2 :]
+    return parts[0]
+
+
+class _Elements:
+    """Element j of a value along a negative axis, which remains with extent 1."""
+
+    def __init__(self, b: GraphBuilder, axis: int):
+        self.b, self.axis = b, axis
+        self.known: dict[tuple[Node, int], Node] = {}
+
+    def reads_windows(self, x: Node) -> bool:
+        """Whether an elementwise value reads windows along the axis."""
+        seen, stack = set[Node](), [x]
+        while stack:
+            n = stack.pop()
+            if n in seen or self._is_constant(n):
+                continue
+            seen.add(n)
+            if n in self.b.windows and self.axis == -1:
+                return True
+            if n.op == "index" and n.args[0] in self.b.windows and self._through_index(n) == n.args[0].type.rank - 1:
+                return True
+            stack += n.args if self._is_elementwise(n) else ()
+        return False
+
+    def at(self, x: Node, j: int) -> Node:
+        """Element j."""
+        if (x, j) not in self.known:
+            self.known[x, j] = self._at(x, j)
+        return self.known[x, j]
+
+    def _at(self, x: Node, j: int) -> Node:
+        if self._is_constant(x):
+            return x
+        place = x.type.rank + self.axis
+        shape = (*x.type.shape[:place], 1, *x.type.shape[place + 1 :])
+        if self._is_elementwise(x):
+            args = tuple(self.at(a, j) for a in x.args)
+            if x.op == "broadcast" and args[0].type.shape == shape:
+                return args[0]
+            return node(x.op, args, x.attr, Type(x.type.dtype, shape, x.type.weak))
+        window = self.b.windows.get(x)
+        if window is not None and self.axis == -1:
+            key = [whole_axis(d) for d in window.base.type.shape]
+            key[window.axis] = ("slice", j, 1, window.count)
+            return basic_index(window.base, (*key, ("new",)))
+        inner = self._through_index(x) if x.op == "index" else None
+        if inner is not None:
+            below = _Elements(self.b, inner - x.args[0].type.rank).at(x.args[0], j)
+            key = [("slice", 0, 1, 1) if k == place else entry for k, entry in enumerate(x.attr)]
+            return basic_index(below, tuple(key))
+        key = [whole_axis(d) for d in x.type.shape]
+        key[place] = ("slice", j, 1, 1)
+        return basic_index(x, tuple(key))
+
+    def _through_index(self, x: Node) -> int | None:
+        """The axis below a slicing view that is whole there."""
+        place, below = x.type.rank + self.axis, 0
+        if any(entry[0] == "int" for entry in x.attr):
+            return None
+        for k, entry in enumerate(x.attr):
+            if k == place:
+                return below if entry == whole_axis(x.args[0].type.shape[below]) else None
+            below += entry[0] != "new"
+        return None
+
+    def _is_constant(self, x: Node) -> bool:
+        return x.type.rank < -self.axis or x.type.shape[self.axis] == 1
+
+    def _is_elementwise(self, x: Node) -> bool:
+        return x.op in OPS or x.op in CASTS or x.op == "broadcast"
+
+
+def _two_scans(b: GraphBuilder, fold: str, x: Node, axis: int) -> Node | None:
+    """Suffixes and exclusive prefixes of blocks; None if elements do not depend on the array's own position alone."""
+    if axis != x.type.rank - 1:
+        return None
+    found: dict[Window, None] = {}
+    base = _unwindowed(b, x, found)
+    if base is None or len({(w.axis, w.n, w.base.type.shape) for w in found}) != 1:
+        return None
+    window = next(iter(found))
+    a, n, size = window.axis, window.n, base.type.shape[window.axis]
+    nothing = FOLDS[fold].identity(base.type.dtype)[0]
+    blocks = expression("+", expression("//", size, n), 1)
+    room = expression("-", expression("*", blocks, n), size)
+    padded = joins.pad(b, base, a, joins.Padding(0, room, "constant", b.literal(value_of(nothing))))
+    shape = base.type.shape
+    cut = shapes.reshape(b, padded, (*shape[:a], blocks, n, *shape[a + 1 :]))
+    name = SCANS[fold] or fold
+    suffixes, prefixes = (
+        shapes.reshape(b, row_ops.scan(b, name, cut, a + 1, d), padded.type.shape)
+        for d in (Direction(reverse=True), Direction(exclusive=True))
+    )
+    part: Callable[[Node, Dim], Node] = lambda y, start: basic_index(  # noqa: E731
+        y, tuple(("slice", start, 1, window.count) if k == a else whole_axis(d) for k, d in enumerate(y.type.shape))
+    )
+    merged = b.elementwise(MERGES[fold], part(suffixes, 0), part(prefixes, n))
+    return basic_index(merged, (*(whole_axis(d) for d in merged.type.shape), ("new",)))
+
+
+def _unwindowed(b: GraphBuilder, x: Node, found: dict[Window, None]) -> Node | None:
+    """The elementwise value of an array that has these windows; None if it reads more than windows and numbers."""
+    if not x.type.rank:
+        return x
+    if x in b.windows:
+        found[b.windows[x]] = None
+        return b.windows[x].base
+    if x.op == "broadcast" and not x.args[0].type.rank:
+        return x.args[0]
+    if x.op not in OPS and x.op not in CASTS:
+        return None
+    args = [_unwindowed(b, a, found) for a in x.args]
+    shape = max((a.type.shape for a in args if a is not None), key=len, default=())
+    if any(a is None for a in args) or not shape:
+        return None
+    return node(x.op, tuple(a for a in args if a is not None), x.attr, Type(x.type.dtype, shape, x.type.weak))

@@ -1,0 +1,94 @@
+"""Sliding windows: NumPy's meaning, nothing stored where a fold consumes them, one cost for long ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import sliding_window_view as view
+from oracle import evaluate as interpreted
+
+import fusedsl as fd
+
+RANDOM = np.random.default_rng(12)
+X = RANDOM.standard_normal((6, 50)).astype(np.float32)
+W = RANDOM.standard_normal(5).astype(np.float32)
+GIVEN = {"x": X, "w": W}
+SHORT = [
+    ("sum(sliding_window(x, 5), -1)", view(X, 5, -1).sum(-1)),
+    ("max(sliding_window(2 * x, 3, axis=0), axis=-1)", view(2 * X, 3, 0).max(-1)),
+    ("sum(sliding_window(x, 5) * w, -1)", (view(X, 5, -1) * W).sum(-1)),
+    ("std(sliding_window(x, 5), axis=-1)", view(X, 5, -1).std(-1)),
+    ("sum(sliding_window(x, (3, 3)), axis=(-2, -1))", view(X, (3, 3)).sum((-2, -1))),
+    ("min(sliding_window(x, (2, 3), axis=(1, 0)), axis=(-2, -1))", view(X, (2, 3), (1, 0)).min((-2, -1))),
+    ("sum(sliding_window(x, 5) > x[:, 2:-2, None], axis=-1)", (view(X, 5, -1) > X[:, 2:-2, None]).sum(-1)),
+    ("argmax(sliding_window(x, 5), axis=-1)", view(X, 5, -1).argmax(-1)),
+    ("any(sliding_window(x > 1, 4, axis=0), axis=-1, keepdims=True)", view(X > 1, 4, 0).any(-1, keepdims=True)),
+    ("sum(pad(x, 1)[1:-1, 1:-1] * w[0], 1) + sum(sliding_window(x, 50), -1)[:, 0]", X.sum(1) * W[0] + X.sum(1)),
+]
+LONG = [
+    ("max(sliding_window(x, 40), axis=-1)", view(X, 40, -1).max(-1)),
+    ("sum(sliding_window(exp(x), 33), -1)", view(np.exp(X), 33, -1).sum(-1)),
+    ("mean(sliding_window(x, 50) ** 2, axis=-1)", (view(X, 50, -1) ** 2).mean(-1)),
+    ("all(sliding_window(x < 1.5, 36), axis=-1)", view(X < 1.5, 36, -1).all(-1)),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), [*SHORT, ("sliding_window(x, 5)", view(X, 5, -1))])
+def test_short_windows_are_one_kernel(text, wanted):
+    kernel = fd.kernel(text) if text.count("sum") == 2 else fd.kernel(text, max_kernels=1)
+    arguments = [GIVEN[name] for name in kernel.params]
+    np.testing.assert_allclose(kernel(*arguments), wanted, 1e-5, 1e-5)
+    found = interpreted(text, **{name: GIVEN[name] for name in kernel.params})
+    np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(("text", "wanted"), LONG)
+def test_long_windows_are_two_scans_whatever_their_length(text, wanted):
+    kernel = fd.kernel(text, max_kernels=3)
+    np.testing.assert_allclose(kernel(X), wanted, 1e-5, 1e-5)
+    assert str(kernel.explain(X)).count("computes   cum") == 2
+
+
+def test_a_window_with_nan_or_infinity_leaves_the_others_alone():
+    x = np.ones(100)
+    x[[10, 70]] = np.nan, np.inf
+    wanted = view(x, 40).sum(-1)
+    np.testing.assert_array_equal(fd.evaluate("sum(sliding_window(x, 40), -1)", x=x), wanted)
+
+
+def test_values_that_differ_between_windows_keep_long_folds_whole():
+    text = "sum(sliding_window(x, 40) * x[:, :11, None], axis=-1)"
+    np.testing.assert_allclose(
+        fd.kernel(text, max_kernels=1)(X), (view(X, 40, -1) * X[:, :11, None]).sum(-1), 1e-4, 1e-4
+    )
+
+
+def test_numpys_windows_are_traced():
+    def function(x):
+        return np.max(view(x, (3, 3)), axis=(-2, -1)) + view(x, 3, axis=0)[:, 1:-1].sum(-1)
+
+    np.testing.assert_allclose(fd.fuse(function)(X), function(X), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "column"),
+    [
+        ("sliding_window(x, 0)", "argument.range", 19),
+        ("sliding_window(x, 51)", "shape.sliding_window", 1),
+        ("sliding_window(x, 3, axis=4)", "shape.axis", 27),
+        ("sliding_window(x, (3, 3), axis=1)", "argument.axis", 32),
+        ("sliding_window(x, (3, 3), axis=(1, -1))", "argument.axis", 32),
+        ("sliding_window(x, size(x, 0))", "argument.kind", 19),
+    ],
+)
+def test_faults_of_windows(text, code, column):
+    with pytest.raises(fd.FusedslError) as fault:
+        fd.evaluate(text, x=X)
+    assert (fault.value.code, fault.value.column) == (code, column)
+
+
+@pytest.mark.parametrize("cc", (80, 90))
+def test_windows_compile_for_cuda(cc):
+    for text in ("sum(sliding_window(x, 7), -1)", "max(sliding_window(x, 100), axis=-1)"):
+        found = fd.kernel(text).resources(fd.spec((512, 4096), "float32"), cc=cc)
+        assert all(kernel.figures.spill_bytes == 0 for kernel in found)
