@@ -44,6 +44,8 @@ from .rows_and_columns.schedule import MixedReductionSchedule
 from .scan_sort.radix_emit import emit_radix_sort
 from .scan_sort.radix_schedule import RadixSortSchedule
 from .scan_sort.scan_schedule import LookbackSchedule
+from .scan_sort.shared_topk_emit import emit_shared_topk
+from .scan_sort.shared_topk_schedule import SharedTopKSchedule
 from .scan_sort.sort_schedule import SortSchedule
 from .scatter.emit import emit_scatter
 from .scatter.schedule import ScatterSchedule
@@ -60,6 +62,7 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     **dict.fromkeys((LookbackSchedule, SortSchedule), emit_rows),
     RadixSortSchedule: emit_radix_sort,
     ScatterSchedule: emit_scatter,
+    SharedTopKSchedule: emit_shared_topk,
     PersistentClusterSchedule: emit_persistent,
     CooperativeSchedule: emit_cooperative,
     **dict.fromkeys((ColumnSchedule, LoopedColumnSchedule), emit_columns),

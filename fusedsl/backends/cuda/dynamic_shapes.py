@@ -16,8 +16,8 @@ from .rows.dynamic_threads import generic_resident
 from .rows.looped import SHORT, generic_looped
 from .rows.smem import schedule_smem
 from .scan_sort.scan_schedule import generic_scan, has_scans
+from .scan_sort.shared_topk_schedule import generic_order
 from .scan_sort.sort_method import sort_of
-from .scan_sort.sort_schedule import generic_sort
 from .schedule_base import Schedule
 
 Pair = tuple[KernelIR, KernelIR]
@@ -41,7 +41,7 @@ def schedule_dynamic_shapes(
     if held.batch_invariant_width:
         return None
     if sort_of(held):
-        return generic_sort(held, streamed, extents, hardware)
+        return generic_order(held, streamed, extents, hardware)
     if has_scans(held):
         return generic_scan(None if listed else held, streamed, extents, hardware)
     if across:

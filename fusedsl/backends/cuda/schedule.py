@@ -15,8 +15,8 @@ from .rows.choose import schedule_rows
 from .rows.cooperative import schedule_cooperative
 from .rows_and_columns.schedule import schedule_rows_and_columns
 from .scan_sort.scan_schedule import has_scans, schedule_scan
+from .scan_sort.shared_topk_schedule import schedule_order
 from .scan_sort.sort_method import sort_of
-from .scan_sort.sort_schedule import schedule_sort
 from .scatter.schedule import schedule_scatter
 from .schedule_base import Schedule
 
@@ -36,7 +36,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexi
     if kernel.scatters:
         return schedule_scatter(kernel, hardware)
     if sort_of(kernel):
-        return schedule_sort(kernel, extents, hardware)
+        return schedule_order(kernel, extents, hardware)
     if has_scans(kernel):
         return schedule_scan(kernel, extents, hardware)
     products = schedule_matmul(kernel, extents, hardware)

@@ -1,0 +1,113 @@
+"""Emits a top-k of rows that blocks share: the best of each share, then in the last block the best of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.phase import Phase, Sort
+from ..emit.intrinsic import Named
+from ..emit.phase_emitter import PhaseEmitter
+from ..emit.source_text import SourceBuilder, header
+from ..rows.emit_early_gathers import EarlyGathers
+from ..rows.emit_elements import RowElements
+from ..rows.emit_index import RowIndex
+from ..rows_and_columns import grid_dim
+from ..tile import block_idx, is_last_block, udiv
+from . import load_entries, store_run
+from .scan_schedule import max_misalignment
+from .shared_topk_schedule import SharedTopKSchedule, entry_bytes
+from .sort_emit import RowSort
+
+
+def emit_shared_topk(kernel: KernelIR, schedule: SharedTopKSchedule) -> str:
+    """The generated file of a kernel whose rows' best are found by several blocks."""
+    description = f"a top-k; blocks of {schedule.threads} threads share a row, and the last one merges what they found"
+    src = SourceBuilder(kernel)
+    PhaseEmitter(src, SharedTopKRow(src, schedule)).emit()
+    return src.text(header(kernel, description, ""), "Each block takes every so many tiles of a row.")
+
+
+class SharedTopKRow:
+    """Layout of rows of which several blocks find the best."""
+
+    stores = stores_row = ""
+
+    def __init__(self, src: SourceBuilder, schedule: SharedTopKSchedule):
+        self.src, self.schedule, self.index = src, schedule, RowIndex(src, schedule)
+        self.elements = RowElements(self.index, EarlyGathers({}), prefetch=False)
+
+    @property
+    def sort(self) -> RowSort:
+        return self.elements.sort
+
+    @contextmanager
+    def rows(self, emitter: PhaseEmitter) -> Iterator[None]:
+        src, index = self.src, self.index.index
+        self.elements.define()
+        src.read_scalars()
+        src.assign("count", f"{index}({self.index.count_rows()})")
+        src.assign("blocks_per_row", udiv(grid_dim(), "int32(count)"))
+        src.assign("row_group", f"int32({udiv(block_idx(), 'blocks_per_row')})")
+        src.assign("block_in_row", f"int32({block_idx()} - int32(row_group * blocks_per_row))")
+        src.assign("number", f"{index}(row_group)")
+        self.index.find_row("number")
+        self.index.find_columns()
+        yield
+
+    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+        if phase.ranks:
+            self.sort.emit_phase(emitter, number, phase)
+            return
+        emitter.begin_loop(phase)
+        self.sort.begin(phase)
+        with self._over_share(phase):
+            emitter.tile(number, phase)
+        emitter.forget()
+        assert phase.sort is not None
+        self._merge(phase.sort)
+        self.sort.end(phase)
+
+    @contextmanager
+    def _over_share(self, phase: Phase) -> Iterator[None]:
+        """The tiles of a block, as many turns for all its threads; a tile is loaded while the one before is sorted."""
+        src, index, span = self.src, self.index.index, self.schedule.tile_elements
+        src.assign("begin", f"{index}({index}(block_in_row) * {span})")
+        src.assign("stride", f"{index}({index}(blocks_per_row) * {span})")
+        src.assign("column", f"{index}(start + begin)")
+        src.assign("at", f"{index}(0)")
+        loads = [load for load in self.src.kernel.element_loads if load.value in phase.reads]
+        for load in loads:
+            src.ready.add(load.value.name)
+            self.elements.load(load)
+        skew = max_misalignment(self.src.kernel, self.schedule.width)
+        with src.while_(f"begin + at < columns + {skew}"):
+            src.assign("coming", f"{index}(column + stride)")
+            for load in loads:
+                src.assign(f"{load.value.name}_next", self.elements.load_from(load, "coming"))
+            yield
+            for load in loads:
+                src.assign(load.value.name, f"{load.value.name}_next")
+            src.assign("column", "coming")
+            src.assign("at", f"{index}(at + stride)")
+
+    def _merge(self, sort: Sort) -> None:
+        """The block's best go to the workspace; the last block takes those of all."""
+        src, size, s, functions = self.src, entry_bytes(self.src.kernel), self.schedule, self.sort.functions
+        each = s.width * s.vectors
+        codec = Named("codec")
+        store = src.bind("store_best", store_run(codec, sort.count), src.functions)
+        load = src.bind("load_found", load_entries(codec, each, 1), src.functions)
+        src.emit(functions["flush_topk"]("buffer"))
+        src.assign("found", f"workspace + int64(row_group) * int64(blocks_per_row) * {size * (sort.count or 1)}")
+        src.emit(store("buffer", "found", f"int64(block_in_row) * {sort.count}"))
+        with src.if_(f"not {is_last_block('semaphores', 'row_group', 'blocks_per_row')}"):
+            src.emit("return")
+        src.assign("bound", functions["reset_topk"]("buffer"))
+        src.assign("total", f"int64(blocks_per_row) * {sort.count}")
+        src.assign("taken", "int64(0)")
+        with src.while_("taken < total"):
+            src.assign("entries", load("found", "taken + int64(thread_in_row)", "total"))
+            src.assign("bound", functions["insert_topk"]("buffer", "entries", "bound", "taken == 0"))
+            src.assign("taken", f"int64(taken + {each * s.threads})")

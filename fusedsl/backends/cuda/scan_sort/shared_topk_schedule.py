@@ -1,0 +1,82 @@
+"""Shared top-k schedule: blocks find the best of their shares of a long row, and the last one the best of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from math import isqrt, prod
+
+from ....hardware import Hardware
+from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.launch_config import LaunchConfig
+from ..rows.schedule import RowSchedule
+from ..schedule_base import Extents
+from .sort_method import sort_of
+from .sort_schedule import SortSchedule, generic_sort, schedule_sort
+
+LEAST_COLUMNS = 1 << 15  # of a row that blocks share
+SHARING = 2  # blocks of a row at least
+
+
+@dataclass(frozen=True)
+class SharedTopKSchedule(SortSchedule):
+    """The best of a row are found by several blocks: each leaves those of its tiles in the workspace."""
+
+    blocks_per_row: int = field(default=1, compare=False)
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        sort, rows = sort_of(kernel), prod(extents[: kernel.row_axes])
+        assert sort is not None and sort.count is not None
+        blocks = rows * self.blocks_per_row
+        workspace = blocks * sort.count * entry_bytes(kernel)
+        return LaunchConfig(blocks, self.block_threads, workspace=workspace, semaphores=rows)
+
+
+def entry_bytes(kernel: KernelIR) -> int:
+    """Bytes of a key with its column."""
+    sort = sort_of(kernel)
+    assert sort is not None
+    return 16 if sort.key.dtype.bits == 64 else 8
+
+
+def schedule_order(kernel: KernelIR, extents: Extents, hardware: Hardware) -> RowSchedule:
+    """How a row kernel with an order runs (see `schedule_sort`): with several blocks a row where that is faster."""
+    alone = schedule_sort(kernel, _with_rows(kernel, extents, SHARING * hardware.multiprocessors), hardware)
+    return _shared(kernel, extents, hardware, alone) or schedule_sort(kernel, extents, hardware)
+
+
+def generic_order(
+    held: KernelIR, streamed: KernelIR, extents: Extents, hardware: Hardware
+) -> tuple[KernelIR, RowSchedule]:
+    """The kernel, resident or not, and how it runs, in few forms for all extents (see `generic_sort`)."""
+    many = _with_rows(held, extents, SHARING * hardware.multiprocessors)
+    kernel, alone = generic_sort(held, streamed, many, hardware)
+    shared = _shared(kernel, extents, hardware, alone)
+    return generic_sort(held, streamed, extents, hardware) if shared is None else (kernel, shared)
+
+
+def _with_rows(kernel: KernelIR, extents: Extents, rows: int) -> Extents:
+    return (rows, *(1,) * (kernel.row_axes - 1), *extents[kernel.row_axes :])
+
+
+def _shared(kernel: KernelIR, extents: Extents, hardware: Hardware, alone: RowSchedule) -> SharedTopKSchedule | None:
+    """A schedule of one block a row with several of them; None where each row is best off with its own.
+
+    The shares and the merge of their best take equally long if as many blocks share a row as the root of its columns
+    for each that is wanted.
+    """
+    if not isinstance(alone, SortSchedule) or alone.sort_method.method != "choose" or not _is_alone(kernel):
+        return None
+    sort, rows, columns = sort_of(kernel), max(1, prod(extents[: kernel.row_axes])), extents[-1]
+    assert sort is not None and sort.count is not None
+    blocks = min(hardware.multiprocessors * alone.blocks // rows, isqrt(columns // sort.count))
+    if blocks < SHARING or columns < LEAST_COLUMNS:
+        return None
+    shared = SharedTopKSchedule(**{f.name: getattr(alone, f.name) for f in fields(alone)}, blocks_per_row=blocks)
+    return replace(shared, reason=f"{alone.reason}; {blocks} blocks share a row, the last one merges what they found")
+
+
+def _is_alone(kernel: KernelIR) -> bool:
+    """Whether the order is found in the first phase, and all others are over it."""
+    first, *others = kernel.phases
+    folds = first.folds or first.scans or first.tile_phases or first.column_reductions
+    return first.sort is not None and not folds and all(phase.ranks for phase in others) and not kernel.is_subkernel
