@@ -16,6 +16,7 @@ from .demand_analysis import FREE, WORKS
 from .formulation import ON_CUDA, AttentionMode, Formulation, ProductMode
 from .graph_products import is_product
 from .kernel_limits import MOST_OPERATIONS, MOST_PROMISED, Fits, KernelLimits
+from .pair_folds import Short
 from .read_analysis import ReadAnalysis, StoredArray
 from .stored_products import stored_products
 
@@ -23,24 +24,25 @@ ON_CPUS = 1.5  # instructions that take as long as moving a byte on one core, fr
 
 
 def materialize(
-    results: Sequence[Node], instructions_per_byte: float, fits: Fits, way: Formulation
+    results: Sequence[Node], instructions_per_byte: float, fits: Fits, way: Formulation, short: Short
 ) -> list[StoredArray]:
     """The arrays of a program to store.
 
     `instructions_per_byte` take as long as storing and loading a byte. `fits` answers whether a count is within a limit
-    for this plan. An attention kernel that measures exponents from tile maxima is not built for a single query row.
+    for this plan, `short` tells the extents of inner folds that are unrolled. An attention kernel that measures exponents
+    from tile maxima is not built for a single query row.
     """
     budgeted = instructions_per_byte < inf
     longest = MOST_OPERATIONS if budgeted else MOST_PROMISED
     joins = ON_CPUS if budgeted and way.attention is AttentionMode.TILE_MAX else instructions_per_byte
     limited = KernelLimits(results, fits, way, longest, joins)
     chosen = limited.find()
-    stored = ReadAnalysis(results, chosen, instructions_per_byte).find()
+    stored = ReadAnalysis(results, chosen, instructions_per_byte, short).find()
     if way.products is ProductMode.FUSED:
         return stored
     arrays = {s.node: s.reason for s in stored}
     products = stored_products(results, arrays, limited.attention_products(arrays), fits, way)
-    return ReadAnalysis(results, chosen | products.arrays, instructions_per_byte, products.alone).find()
+    return ReadAnalysis(results, chosen | products.arrays, instructions_per_byte, short, products.alone).find()
 
 
 def unfused_arrays(results: Sequence[Node], fits: Fits) -> list[StoredArray]:

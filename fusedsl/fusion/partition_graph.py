@@ -106,7 +106,7 @@ def partition_graph(
         same = _same(fits)
         graph = merge_summed_axes(unify_equal_widths(split_sliced_products(graph, same), same), fits)
     partitioner = _GraphPartitioner(extents, guards, way, hardware, check)
-    cut = partitioner.graph(graph, materialize(graph.results, partitioner.rate, fits, way))
+    cut = partitioner.graph(graph, materialize(graph.results, partitioner.rate, fits, way, _short(fits, extents)))
     prices = Prices(extents, priced_for(way.attention))
     if way.products is not ProductMode.FUSED:
         return cut  # the call compares its kernels with those of other formulations

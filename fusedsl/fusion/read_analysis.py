@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from math import prod
 
 from ..ir.graph import Node, users_of, walk
-from ..ir.ops import LEAVES
+from ..ir.ops import LEAVES, OPS, VIEWS
 from .coordinates import Coordinates
 from .demand_analysis import FREE, WORKS, canonical, cost, count_read_patterns, count_reads, own_coordinates, reads
 from .graph_products import free_rank, is_product
+from .pair_folds import MOST_UNROLLED, Short
 
 MOST_READS = 64  # coordinates at which an array is recomputed
+ELEMENTWISE = ("convert", "cast", *VIEWS)
+VIRTUAL = ("const", "size", "scalar", "iota")  # arrays that are never in memory
 UNKNOWN = 64  # assumed extent of a symbolic axis, for the cost of a reduction
 
 
@@ -35,7 +38,14 @@ class StoredArray:
 class ReadAnalysis:
     """Backward pass over the graph: all coordinates at which an array is read are known when it is visited."""
 
-    def __init__(self, results: Sequence[Node], stored: dict[Node, str], rate: float, apart: Collection[Node] = ()):
+    def __init__(
+        self,
+        results: Sequence[Node],
+        stored: dict[Node, str],
+        rate: float,
+        short: Short,
+        apart: Collection[Node] = (),
+    ):
         self.results, self.stored, self.rate = results, dict(stored), rate
         self.apart = apart  # products whose epilogues are in later kernels
         self.order = list(walk(results))
@@ -44,6 +54,7 @@ class ReadAnalysis:
         self.products: dict[Node, Node | None] = {}  # the largest product that computes a node
         self.epilogues: set[Node] = set()  # products and elementwise functions of them
         self.local: dict[Node, int] = {}  # instructions of an element and its single-use operands
+        pairs = _pair_reductions(self.order)
         for n in self.order:
             inside = [p for a in n.args if a not in stored and (p := self.products[a]) is not None]
             self.products[n] = n if is_product(n) else max(inside, key=free_rank, default=None)
@@ -51,7 +62,7 @@ class ReadAnalysis:
                 self.epilogues.add(n)
             single = (a for a in dict.fromkeys(n.args) if len(users[a]) == 1 and a not in stored)
             alone = (a for a in single if free_rank(a) >= free_rank(n))
-            self.local[n] = (sum(self.local[a] for a in alone) + cost(n)) * _repeats(n)
+            self.local[n] = (sum(self.local[a] for a in alone) + cost(n)) * _repeats(n, short if n in pairs else None)
 
     def _is_epilogue(self, a: Node) -> bool:
         return a in self.epilogues or a in self.stored or self.products[a] is None
@@ -118,9 +129,26 @@ def _dominators(order: Sequence[Node], users: dict[Node, list[Node]], results: s
     return dominator
 
 
-def _repeats(n: Node) -> int:
-    """Elements that a reduction reads for one result."""
+def _repeats(n: Node, short: Short | None) -> int:
+    """Elements that a reduction reads for one result; `short` tells the extents of those that are unrolled."""
     if n.op != "reduce":
         return 1
-    shape = n.args[0].type.shape
-    return prod(d if isinstance(d, int) else UNKNOWN for d in (shape[k] for k in n.attr[1]))
+    extents = [n.args[0].type.shape[k] for k in n.attr[1]]
+    known = [short(d, MOST_UNROLLED) if short is not None else d if isinstance(d, int) else None for d in extents]
+    return prod(UNKNOWN if d is None else d for d in known)
+
+
+def _pair_reductions(order: Sequence[Node]) -> set[Node]:
+    """Reductions below others whose operands are arrays of fewer axes (see pair_folds.py)."""
+    wide: dict[Node, int] = {}  # the most axes of an array below elementwise operations and views
+    inner: set[Node] = set()
+    for n in order:
+        own = n.op not in OPS and n.op not in ELEMENTWISE
+        wide[n] = 0 if n.op in VIRTUAL else free_rank(n) if own else max((wide[a] for a in n.args), default=0)
+        if n.op == "reduce" and wide[n.args[0]] < free_rank(n.args[0]):
+            inner.add(n)
+    below: set[Node] = set()
+    for n in reversed(order):
+        if n in below or n.op in WORKS:
+            below.update(n.args)
+    return inner & below
