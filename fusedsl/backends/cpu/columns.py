@@ -20,6 +20,7 @@ from .statements import renamed, target_of
 
 BLOCK = 64  # columns that are merged serially
 STATE_BYTES = 1 << 14  # bytes at most of the states of a strip: a third of a current L1 cache
+PAIR_BYTES = 1 << 15  # … and of the rows of pairs beside them
 UNROLLED_COLUMNS = 8  # columns that are merged into a state in registers
 MAX_UNROLLED_LINES = 8  # lines at most of an element body that is unrolled
 
@@ -69,6 +70,9 @@ class StripEmitter:
             return MIN_STRIP
         uses = [(*phase.folds, *phase.scan_uses) for phase in self.kernel.phases]
         size = max(sum(v.dtype.itemsize for use in some for v in use.accumulators) for some in uses)
+        if self.kernel.is_pairwise:  # every column reads the rows again
+            rows = sum(v.dtype.itemsize for v in self.row_arrays(0))
+            return max(STRIP_MULTIPLE, PAIR_BYTES // (size + rows) // STRIP_MULTIPLE * STRIP_MULTIPLE)
         return max(MIN_STRIP, STATE_BYTES // max(size, 1) // STRIP_MULTIPLE * STRIP_MULTIPLE)
 
     def arrays(self) -> list[ScratchArray]:
