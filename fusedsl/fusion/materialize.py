@@ -29,8 +29,8 @@ def materialize(
     """The arrays of a program to store.
 
     `instructions_per_byte` take as long as storing and loading a byte. `fits` answers whether a count is within a limit
-    for this plan, `short` tells the extents of inner folds that are unrolled. An attention kernel that measures exponents
-    from tile maxima is not built for a single query row.
+    for this plan, `short` tells the extents of inner folds that are unrolled. An attention kernel that measures
+    exponents from tile maxima is not built for a single query row.
     """
     budgeted = instructions_per_byte < inf
     longest = MOST_OPERATIONS if budgeted else MOST_PROMISED

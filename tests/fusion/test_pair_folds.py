@@ -15,7 +15,7 @@ MANY = 1_000_000
 
 
 def planned(text, **shapes):
-    """What is told of a text at these shapes: (kernels, whether memory is linear in the numbers of rows)."""
+    """What is told of a text at these shapes."""
     kernel = fd.kernel(text)
     specs = {name: fd.spec(shapes[name], "float32") for name in kernel.params}
     return kernel.explain(**specs, device="cuda", compile=False)
@@ -53,6 +53,12 @@ def test_a_fold_over_both_axes_stores_its_rows_alone():
     assert len(told.kernels) == 2
     assert f"float32[{MANY:_}]".replace("_", "") in str(told)
     assert f"{MANY}, {MANY}" not in str(told)
+
+
+def test_folds_along_each_of_the_axes_compute_the_pairs_twice():
+    told = planned(f"w = exp(-{SQUARES}); return w @ b, sum(w, 0)", **pairs(3))
+    assert len(told.kernels) == 2
+    assert "temporary 0" not in str(told)
 
 
 def test_a_longer_inner_axis_is_folded_by_a_kernel_of_its_own():

@@ -179,7 +179,8 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
         return _cross(kernel, rows, columns, extents)
     count = _units(kernel, schedule, extents)
     grain = _grain(kernel, extents, count)
-    if schedule.startswith("strips"):  # each call cuts its units into strips: wide ones read memory best
+    reads = schedule.startswith("strips") and not kernel.is_pairwise  # strips of pairs meet columns that caches hold
+    if reads:  # each call cuts its units into strips: wide ones read memory best
         grain = max(grain, -(-count // (STRIPS_PER_THREAD * num_threads())), MIN_STRIP // STRIP_MULTIPLE)
     return CpuLaunch((CpuStage("kernel", count, grain),))
 
