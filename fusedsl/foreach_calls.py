@@ -22,9 +22,8 @@ from .foreach_arguments import (
     outputs_by_result,
 )
 from .interop.containers import is_container
-from .logs import first_call
 from .program import Program, forget_hooks
-from .program.first_call import require_in_range
+from .program.first_call import record_first_call, require_in_range
 from .program.prepare_call import EmptyRows
 from .program.prepare_foreach import ForeachCall, prepare_foreach, resolve_lists
 from .runtime import dynamo
@@ -272,7 +271,7 @@ def _run_first(
         try:
             start = perf_counter()
             prepared = prepare_foreach(items, resolved, names, shared)
-            first_call(f"foreach of {programs[0].source.title}", perf_counter() - start)
+            record_first_call(f"foreach of {programs[0].source.title}", perf_counter() - start)
             return prepared.run(), prepared.call if prepared.reusable and not any(read_back) else None
         except CompileError:
             if not options.fallback:

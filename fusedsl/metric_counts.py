@@ -18,7 +18,9 @@ FAMILIES = {
     "fusedsl_compilation_seconds": _Family("counter", "Seconds in which kernels were compiled."),
     "fusedsl_kernel_loads": _Family("counter", "Kernels found compiled, in memory, on disk or in a saved file."),
     "fusedsl_stored_calls": _Family("counter", "Calls found prepared on disk, with their kernels."),
-    "fusedsl_first_calls": _Family("counter", "Plain calls that were prepared, as the first of their kind."),
+    "fusedsl_first_calls": _Family(
+        "counter", "Calls prepared as the first of their kind: plain ones, and those of bind, graph and foreach."
+    ),
     "fusedsl_first_call_seconds": _Family("counter", "Seconds of tracing, planning and compiling in first calls."),
     "fusedsl_interpreted_calls": _Family("counter", "First calls that the reference interpreter computed."),
     "fusedsl_unfused_calls": _Family("counter", "Calls of fused functions that ran the undecorated function."),

@@ -40,6 +40,7 @@ class BenchmarkSettings:
     repetitions: int = 21
     peers: tuple[str, ...] = ()  # these alone, if any
     compile_seconds: float = 60.0  # for torch.compile, in all
+    measures: tuple[str, ...] = MEASURES
 
 
 def find_clock(device: str | None) -> Clock:
@@ -97,7 +98,7 @@ class BenchmarkRun:
         self.report.add(times_row(key, FLOOR, copies, facts, floor, None))
         peers = Peers(workload, arrays, xp)
         reference = peers.reference()
-        for measure in MEASURES:
+        for measure in self.settings.measures:
             entrants: dict[str, Any] = {}
             for name in (OURS, *self.names):
                 prepare = partial(self._entrant, peers, name, measure, reference)

@@ -6,9 +6,12 @@ import argparse
 import time
 from pathlib import Path
 
+from ..errors import ArgumentError
 from .demo import parse_count
+from .options import refuse_beside
 
 COMPILE_HELP = "for torch.compile to compile in, in all (60; for quick on a CPU, where one takes half a minute, 0)"
+MEASURED = ("suites", "json", "html", "device", "sizes", "peers", "compile_seconds")  # options of a run
 EXAMPLES = """suites: quick, elementwise, rows, reductions, products, attention, all
 
   python -m fusedsl bench                                 the suite quick: under three minutes
@@ -36,7 +39,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Measure, or compare; exit code 1 if a result is wrong or something became slower."""
-    return _compare(*chosen.compare) if chosen.compare else _measure(chosen)
+    if chosen.compare:
+        refuse_beside(chosen, "--compare", MEASURED)
+        return _compare(*chosen.compare)
+    for path in (chosen.json, chosen.html):
+        if path is not None and not path.absolute().parent.is_dir():
+            message = f"{path} cannot be written: there is no folder {path.parent}"
+            raise ArgumentError(message, "argument.file", help=f"mkdir -p {path.parent}")
+    return _measure(chosen)
 
 
 def _measure(chosen: argparse.Namespace) -> int:

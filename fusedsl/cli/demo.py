@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from ..bench.workloads import BY_NAME
-from ..errors import ArgumentError
+from ..bench.workloads import BY_NAME, Workload
+from ..errors import ArgumentError, CompileError
 from ..report.table import text_table
 from ..report.units import bytes_text, seconds_text
-from .measure import Measured, find_target, measure
+
+if TYPE_CHECKING:
+    from ..bench.record import Row
+    from ..report.explain import Explanation
 
 WORKLOADS = tuple(BY_NAME[name] for name in ("softmax", "gelu", "add_layer_norm", "black_scholes"))
+COLUMNS = 1024
+ELEMENTS = {"cpu": 1 << 21, "cuda": 1 << 24}
 HEAD = ("workload", "kernels", "bytes moved", "registers", "time", "unfused", "speedup", "error", "unfused")
 
 
@@ -31,44 +39,73 @@ def parse_count(text: str) -> int:
 
 def run(chosen: argparse.Namespace) -> int:
     """Print the table; exit code 1 if a result is wrong."""
+    from ..bench.peers import UNFUSED
+    from ..bench.record import Report
+    from ..bench.runner import BenchmarkRun, BenchmarkSettings, find_clock, wrong
+    from ..bench.suites import BenchmarkCase
+
     start = time.perf_counter()
     wanted = [w for w in WORKLOADS if chosen.only.lower() in w.name.lower()]
     if not wanted:
         help = f"the workloads are {', '.join(w.name for w in WORKLOADS)}"
         raise ArgumentError(f"no workload has {chosen.only!r} in its name", "argument.workload", help=help)
-    target = find_target()
-    elements = target.elements if chosen.elements is None else chosen.elements
-    print(f"on {target.name}; unfused: {target.unfused}; float32, {elements:,} elements")
-    measured = [measure(w, elements, target) for w in wanted]
-    print(text_table(HEAD, [row(m) for m in measured]))
+    clock, report = find_clock(None), Report(None)
+    unfused, elements = UNFUSED[clock.kind], chosen.elements or ELEMENTS[clock.kind]
+    columns = max(8, min(COLUMNS, elements))
+    shape = max(1, elements // columns), columns
+    benchmark = BenchmarkRun(clock, report, BenchmarkSettings(peers=(unfused,), measures=("call",)))
+    versions, machine = report.head["versions"], report.head["machine"]
+    of = f"{unfused} {versions.get(unfused, '')}".strip()
+    print(f"on {machine_name(machine)}; unfused: {of}, one thread; float32, {elements:,} elements")
+    explained = {w.name: explanation(w, shape) for w in wanted}
+    benchmark.measure([BenchmarkCase(w.suite, w, shape) for w in wanted], lambda _: contextlib.nullcontext())
+    rows = {(row.workload, row.peer): row for row in report.rows}
+    lines = [line(explained[w.name], rows[w.name, "fusedsl"], rows[w.name, unfused]) for w in wanted]
+    print(text_table(HEAD, [[w.name, *cells] for w, cells in zip(wanted, lines)]))
     print("bytes and kernels: fused / unfused. registers: a thread on CUDA, by the compiler (~: by estimate).")
     print("error: the largest difference from float64, as a share of the largest magnitude. times: medians.")
-    first = ", ".join(f"{m.name} {seconds_text(m.first_call)}" for m in measured)
-    print(f"first calls, with compilation or the cache: {first}. all of this: {time.perf_counter() - start:.1f} s")
-    wrong = [m.name for m in measured if not m.correct]
-    if wrong:
-        print(f"WRONG: {', '.join(wrong)}; please report it with the output of python -m fusedsl doctor")
-    return 1 if wrong else 0
+    print(f"all of this, compilation included: {time.perf_counter() - start:.1f} s")
+    faults = wrong(report)
+    if faults:
+        print("\n".join(f"WRONG: {fault}" for fault in faults))
+        print("please report it with the output of python -m fusedsl doctor")
+    return 1 if faults else 0
 
 
-def row(m: Measured) -> list[str]:
-    """One line of the table."""
+def machine_name(machine: dict[str, Any]) -> str:
+    """The card, or the processor and its threads."""
+    return str(machine.get("gpu") or f"{machine['cpu']}, {machine['threads']} threads")
+
+
+def explanation(workload: Workload, shape: tuple[int, int]) -> Explanation:
+    """The explanation for CUDA, with the compiler's register counts if numba-cuda is installed, else predicted ones."""
+    from ..api import kernel
+    from ..specs import spec
+
+    specs = {x.name: spec(x.shape(shape), "float32") for x in workload.inputs}
+    compiled, values = kernel(workload.text), dict[str, Any](workload.scalars) | specs
+    try:
+        return compiled.explain(**values, device="cuda", compile=find_spec("numba_cuda") is not None)
+    except CompileError:
+        return compiled.explain(**values, device="cuda", compile=False)
+
+
+def line(told: Explanation, ours: Row, unfused: Row) -> list[str]:
+    """One line of the table, without the workload's name."""
+    times = ours.median_us, unfused.median_us
     return [
-        m.name,
-        f"{len(m.explanation.kernels)} / {m.explanation.before.kernels}",
-        f"{bytes_text(m.explanation.bytes)} / {bytes_text(m.explanation.before.bytes)}",
-        _registers(m),
-        seconds_text(m.seconds),
-        seconds_text(m.unfused_seconds),
-        f"{m.unfused_seconds / m.seconds:.1f}x",
-        f"{m.error:.1e}",
-        f"{m.unfused_error:.1e}",
+        f"{len(told.kernels)} / {told.before.kernels}",
+        f"{bytes_text(told.bytes)} / {bytes_text(told.before.bytes)}",
+        _registers(told),
+        *("-" if t is None else seconds_text(1e-6 * t) for t in times),
+        f"{times[1] / times[0]:.1f}x" if times[0] and times[1] else "-",
+        *("-" if row.max_error is None else f"{row.max_error:.1e}" for row in (ours, unfused)),
     ]
 
 
-def _registers(m: Measured) -> str:
-    real = [k.figures.registers for k in m.explanation.kernels if k.figures]
+def _registers(told: Explanation) -> str:
+    real = [k.figures.registers for k in told.kernels if k.figures]
     if real:
         return str(max(real))
-    predicted = [k.predicted_registers for k in m.explanation.kernels if k.predicted_registers]
+    predicted = [k.predicted_registers for k in told.kernels if k.predicted_registers]
     return f"~{max(predicted)}" if predicted else "-"

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from ..errors import ArgumentError
+from .options import refuse_beside
 
 FORMATS = ("text", "json", "mermaid", "dot")
 
@@ -29,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: what this machine has")
     parser.add_argument("--no-compile", action="store_true", help="predicted registers only")
     parser.add_argument("--source", action="store_true", help="print the generated Python instead")
-    parser.add_argument("--format", choices=FORMATS, default="text", help="text (default), data, or a diagram")
+    parser.add_argument("--format", choices=FORMATS, help="text (default), data, or a diagram")
     parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     parser.add_argument("--report", metavar="FILE", help="write a page: one HTML file, see Kernel.report")
     parser.add_argument("--measure", action="store_true", help="run the kernels here, and say how long they take")
@@ -45,10 +46,12 @@ def run(chosen: argparse.Namespace) -> int:
     values = dict(_array(array) for group in chosen.shape for array in group) | dict(map(_number, chosen.number))
     device = chosen.device or (None if chosen.cc is not None or cuda_available() else "cpu")
     if chosen.source:
+        refuse_beside(chosen, "--source", ("report", "format", "measure", "no_compile"))
         print(compiled.source(*_ordered(compiled, values), device=device, cc=chosen.cc))
         return 0
     asked = {"device": device, "cc": chosen.cc, "compile": not chosen.no_compile, "measure": chosen.measure}
     if chosen.report is not None:
+        refuse_beside(chosen, "--report", ("format",))
         compiled.report(chosen.report, *_ordered(compiled, values), **asked)
         return 0
     explanation = compiled.explain(*_ordered(compiled, values), **asked)

@@ -50,12 +50,12 @@ def as_double(b: GraphBuilder, x: Node) -> Node:
     return b.strong(x) if x.type.dtype.kind == "f" else b.convert(b.strong(x), FLOAT64)
 
 
-def sorted_rows(b: GraphBuilder, x: Node, axis: Axes, leaves_nan: bool) -> SortedRows:
-    """The reduced axes of `x` as one sorted row."""
+def sorted_rows(b: GraphBuilder, name: str, x: Node, axis: Axes) -> SortedRows:
+    """The reduced axes of `x` as one sorted row, for the function of this name: those with `nan` leave NaN out."""
     reduced = shapes.normalize_axes(b, x, axis)
     others = tuple(a for a in range(x.type.rank) if a not in reduced)
     extents = tuple(x.type.shape[a] for a in reduced)
-    shapes.require_elements(b, "median", x, reduced)
+    shapes.require_elements(b, name, x, reduced)
     if x.type.rank and (*others, *reduced) != tuple(range(x.type.rank)):
         x = shapes.transpose(b, x, (*others, *reduced))
     if len(reduced) != 1:
@@ -65,7 +65,7 @@ def sorted_rows(b: GraphBuilder, x: Node, axis: Axes, leaves_nan: bool) -> Sorte
     last = b.extent(expression("-", n, 1))
     if x.type.dtype.kind != "f":
         return SortedRows(values, last, None)
-    if leaves_nan:
+    if name.startswith("nan"):
         there = b.elementwise("logical_not", b.elementwise("isnan", x))
         count = shapes.reduce(b, "sum", there, -1, keepdims=True)
         return SortedRows(values, b.elementwise("subtract", b.convert(count, INT64), b.literal(1)), None)
@@ -94,8 +94,8 @@ def _with_axes(b: GraphBuilder, result: Node, x: Node, axis: Axes, keepdims: boo
     return shapes.expand_dims(b, dropped, shapes.normalize_axes(b, x, axis)) if keepdims and x.type.rank else dropped
 
 
-def _median(b: GraphBuilder, x: Node, axis: Axes, keepdims: bool, leaves_nan: bool) -> Node:
-    rows = sorted_rows(b, as_double(b, x), axis, leaves_nan)
+def _median(b: GraphBuilder, name: str, x: Node, axis: Axes, keepdims: bool) -> Node:
+    rows = sorted_rows(b, name, as_double(b, x), axis)
     halves = (b.elementwise("floor_divide", n, b.literal(2)) for n in (rows.last, _next(b, rows.last)))
     lower, upper = (_at(b, rows, half) for half in halves)
     middle = b.elementwise("multiply", b.elementwise("add", lower, upper), b.literal(0.5))
@@ -109,13 +109,13 @@ def _next(b: GraphBuilder, n: Node) -> Node:
 @function()
 def median(b: GraphBuilder, x: Node, axis: Axes = None, *, keepdims: bool = False):
     """The middle element, or the mean of the two middle ones; NaN if there is a NaN."""
-    return _median(b, x, axis, keepdims, False)
+    return _median(b, "median", x, axis, keepdims)
 
 
 @function()
 def nanmedian(b: GraphBuilder, x: Node, axis: Axes = None, *, keepdims: bool = False):
     """The median of what is not NaN."""
-    return _median(b, x, axis, keepdims, True)
+    return _median(b, "nanmedian", x, axis, keepdims)
 
 
 # ---- quantiles
@@ -127,7 +127,7 @@ def _quantile_function(name: str, scale: float, about: str) -> Callable[..., Nod
     def build(b: GraphBuilder, x: Node, q: Any, axis: Axes = None, *, method: Any = "linear", keepdims: bool = False):
         check_choice(f"method of {name}", method, METHODS, 3)
         sortable = b.strong(x) if method in READ else as_double(b, x)
-        rows = sorted_rows(b, sortable, axis, name.startswith("nan"))
+        rows = sorted_rows(b, name, sortable, axis)
 
         def at(level: Any) -> Node:
             value = _finished(b, rows, _interpolated(b, rows, _level(b, name, level, scale), method))

@@ -45,9 +45,7 @@ def run_first_call(
         prepared = _prepare(plans, facts, outs)
         check = require_in_range(plans, facts)
         spent += perf_counter() - start
-        logs.first_call(plans.source.title, spent)
-        metric_counts.count("fusedsl_first_calls")
-        metric_counts.count("fusedsl_first_call_seconds", spent)
+        record_first_call(plans.source.title, spent)
         results = prepared.run()
     except CompileError as error:
         if not options.fallback:
@@ -84,11 +82,20 @@ def bind_call(plans: Plans, run: Callable[..., list], values: Sequence[Any], out
     index = None if device == CPU else device[1]
     if not (plans.options.verify or runs_on_other_device(plans.options, facts)):
         with contextlib.suppress(EmptyRows):
+            start = perf_counter()
             prepared = _prepare(plans, facts, results)
+            record_first_call(plans.source.title, perf_counter() - start)
             if prepared.reusable and not _checks_indices(plans, facts):
                 return fix_arguments(prepared.call, prepared.payloads, results, values, index)
     result = results[0] if len(results) == 1 else tuple(results)
     return bind_results(lambda: (run(values, results), result)[1], result, CapturableLaunch(index))
+
+
+def record_first_call(title: str, seconds: float) -> None:
+    """Log and count the preparation of a call, by whatever asked for it."""
+    logs.first_call(title, seconds)
+    metric_counts.count("fusedsl_first_calls")
+    metric_counts.count("fusedsl_first_call_seconds", seconds)
 
 
 def _checks_indices(plans: Plans, facts: Facts) -> bool:

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product as indices
+from threading import current_thread
 from typing import TYPE_CHECKING, Any
 
 from ..ir.types import numpy_dtype
@@ -13,6 +14,7 @@ from ..kernel_ir.gemm import Gemm, GemmAxis
 from . import pool
 from .argument_keys import numpy_data_offset
 from .gemm_launch import GemmLaunch
+from .long_calls import is_abandoned
 from .parameter_packing import BlockLayout
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     Compute = Callable[[ndarray, ndarray, ndarray], Any]
 
 SERIAL = 1 << 18  # multiply-adds of a product up to which BLAS uses one thread: the pool shares a batch of them
-PIECE = 1 << 33  # multiply-adds of a piece of the work, some tenths of a second on a core: an interrupt waits for one
+LONG = 1 << 28  # multiply-adds from which on the caller waits for a thread, and Ctrl-C ends the wait: 10 ms or more
+PIECE = 1 << 33  # multiply-adds of a piece of the work, some tenths of a second on a core
 GRAIN = 1 << 22  # multiply-adds of the least piece that a thread takes of a batch
 
 # measured: EPYC 9004, NumPy 2.4: np.dot takes 0.5 µs for small matrices, np.matmul 1.0, and both take 0.5 more
@@ -51,6 +54,7 @@ class BlasLaunch(GemmLaunch):
     def __init__(self, product: Gemm, layout: BlockLayout) -> None:
         super().__init__(product, layout)
         self.compute = _pieces(product)
+        self.is_long = product.multiply_adds > LONG
         self._free: list[_Views] = []
 
     def run(self, left: int, right: int, out: int) -> None:  # type: ignore[override]
@@ -141,6 +145,8 @@ def _panels(product: Gemm) -> Compute:
     def run(left: ndarray, right: ndarray, out: ndarray) -> None:
         for at in indices(*(range(axis.extent) for axis in product.batch)):
             for begin in range(0, product.rows.extent, panel):
+                if is_abandoned(current_thread()):
+                    return
                 rows = slice(begin, begin + panel)
                 matmul(left[at][rows], right[at], out[at][rows])
 
@@ -154,6 +160,8 @@ def _batch_in_turn(product: Gemm) -> Compute:
 
     def run(left: ndarray, right: ndarray, out: ndarray) -> None:
         for begin in range(0, count, step):
+            if is_abandoned(current_thread()):
+                return
             some = slice(begin, begin + step)
             matmul(left[some], right[some], out[some])
 

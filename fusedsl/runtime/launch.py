@@ -20,6 +20,7 @@ from ..kernel_ir.launch_config import LaunchConfig
 from .captured_graphs import CapturedGraph
 from .driver import Driver
 from .driver_calls import CudaFunction, pointer
+from .long_calls import LONG_PIECE
 from .native_entry import GUARD_FAILED, NO_WATCH, AddressSlot, Watch, available, launcher, runner
 from .parameter_packing import BLOCK_BYTES, BlockLayout, Namer
 
@@ -249,6 +250,7 @@ class HostLaunchRecord:
     ) -> None:
         self.run, self.single, self.code_identity, self.work = run, single, code_identity, work
         self.layout = layout
+        self.is_long = work is not None and work.unit_seconds > LONG_PIECE
         self.pack = struct.Struct("<" + layout.format).pack_into
 
     def fire(self, payloads: Sequence[Any], stream: int = 0) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from .. import config
 from ..backends.cpu.work import CpuLaunch
 from .free_memory import exhausted
+from .long_calls import is_abandoned
 
 PIECES_PER_THREAD = 8  # at most, of short work: enough to balance the threads
 FIRST_PIECE_GRAINS = 32  # of the first piece, before one is timed: some tenths of a second at most
@@ -63,19 +64,22 @@ class Job:
     more.
     """
 
-    __slots__ = ("begun", "count", "ended", "function", "grain", "largest", "lock", "slots", "started", "step")
+    __slots__ = ("begun", "count", "ended", "function", "grain", "largest", "lock", "owner", "slots", "started", "step")
 
     def __init__(self, function, slots: int, count: int, grain: int, largest: int):
         self.function, self.slots, self.count, self.grain = function, slots, count, grain
         self.largest = max(grain, largest)
         self.step = min(self.largest, FIRST_PIECE_GRAINS * grain)
+        self.owner = threading.current_thread()
         self.begun = 0  # units that are taken by threads, or done
         self.lock = threading.Lock()
         self.started: list[None] = []
         self.ended: SimpleQueue = SimpleQueue()
 
     def take_piece(self) -> tuple[int, int] | None:
-        """The next piece; None if none is left."""
+        """The next piece; None if none is left, or no one waits for the rest."""
+        if is_abandoned(self.owner):
+            return None
         with self.lock:
             begin = self.begun
             if begin >= self.count:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from threading import current_thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import native_entry
 from .argument_keys import address_of
 from .check_outputs import mark_written
 from .keep_alive import keep_alive
+from .long_calls import PrivateCopy, is_abandoned, run_interruptibly
 
 if TYPE_CHECKING:
     from .counters import BlockCounters
@@ -54,6 +56,7 @@ class PreparedCall:
         self.foreign = foreign  # arguments known through a protocol alone, which must be kept alive, and their device
         self.records = tuple(launches)
         self.on_device = any(launch.on_device for launch in launches)
+        self.is_long = any(getattr(launch, "is_long", False) for launch in launches)
         self.launches = tuple(launch.fire for launch in launches)
         self.all_spans, self.out_spans, self.in_place, self.disjoint = aliasing
         given = [s for s in launches[1:] if any(n.argument < len(self.all_spans) for n in s.layout.scalar_slots)]
@@ -67,11 +70,31 @@ class PreparedCall:
 
     def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
         """Run for these arguments' payloads. `outs` are arrays to write, or None for new ones. Returns the results."""
+        if self.is_long:
+            return self._run_long(payloads, outs)
         if outs is None:
             results = [make() for make in self.allocators]
         else:
             results = [make() if given is None else given for make, given in zip(self.allocators, outs)]
         self._launch([*payloads, *map(address_of, results)], outs)
+        return results
+
+    def _run_long(self, payloads: list, outs: Sequence[Any] | None) -> list:
+        """`__call__` for a call that an interrupt may end: it writes memory that no one else sees until it is done."""
+        given: Sequence[Any] = outs or [None] * len(self.allocators)
+        results = [make() if out is None else out for make, out in zip(self.allocators, given)]
+        spans = [None if out is None else span for out, span in zip(given, self.out_spans or given)]
+        if any(span is not None and span[1] - span[0] != out.nbytes for out, span in zip(given, spans)):
+            self._launch([*payloads, *map(address_of, results)], outs)  # with gaps, which may be another array's
+            return results
+        own = [None if span is None else PrivateCopy(address_of(out), span) for out, span in zip(given, spans)]
+        places = [address_of(r) if copy is None else copy.address for r, copy in zip(results, own)]
+        run_interruptibly(lambda: self._launch([*payloads, *places], None))
+        for copy in own:
+            if copy is not None:
+                copy.publish()
+        if outs is not None and self.library == "torch":
+            mark_written([out for out in outs if out is not None])
         return results
 
     def _launch(self, payloads: list, outs: Sequence[Any] | None) -> None:
@@ -80,6 +103,8 @@ class PreparedCall:
         for check in self.checks:  # raises for a number that does not fit, before anything is written
             check(filled)
         for fire in self.launches:
+            if self.is_long and is_abandoned(current_thread()):
+                return
             fire(filled, stream)
         if self.foreign[0]:
             keep_alive([filled[k] for k in self.foreign[0]], stream, self.foreign[1])
@@ -93,8 +118,13 @@ class PreparedCall:
         return [*payloads, *shared, *self.numbers], stream, memory
 
     def worth_a_warm_call(self) -> bool:
-        """Whether to generate a warm call: at once, or after CALLS_BEFORE_LLVM calls if LLVM must be loaded for it."""
+        """Whether to generate a warm call: at once, or after CALLS_BEFORE_LLVM calls if LLVM must be loaded for it.
+
+        Long calls gain nothing from one, and have to run here.
+        """
         self._repeated += 1
+        if self.is_long:
+            return False
         return native_entry.ready() or not self.on_device or self._repeated > CALLS_BEFORE_LLVM
 
     def repeatable(self, payloads: list, results: list | None = None) -> tuple[list[Callable[[], None]], int]:

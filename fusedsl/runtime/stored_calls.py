@@ -197,7 +197,7 @@ def _on_card(launch: Mapping[str, Any], code: bytes, names: Sequence[str], devic
 
 def _on_cpu(launch: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunchRecord:
     code_identity = CodeIdentity(*launch["code_identity"])
-    stages, workspace, parts = launch["work"]
-    work = Work(tuple(CpuStage(*stage) for stage in stages), workspace, parts)
+    stages, *others = launch["work"]
+    work = Work(tuple(CpuStage(*stage) for stage in stages), *others)
     functions = dict(zip(code_identity.symbols, object_loader.load(code, tuple(code_identity.symbols))))
     return host_launch(functions, work, _layout(launch, names), code_identity)

@@ -155,6 +155,12 @@ def test_faults_of_a_request_are_errors(capsys, tmp_path):
     (tmp_path / "old.json").write_text("[]")
     assert main(["bench", "--compare", str(tmp_path / "old.json"), str(tmp_path / "new.json")]) == 2
     assert "no result file" in capsys.readouterr().err
+    for option in ("--html", "--json"):
+        assert main(["bench", option, str(tmp_path / "missing" / "page.html")]) == 2
+        assert "there is no folder" in capsys.readouterr().err
+    for ignored in (["rows"], ["--html", "page.html"], ["--peers", "numpy"], ["--sizes", "1000"]):
+        assert main(["bench", *ignored, "--compare", "old.json", "new.json"]) == 2
+        assert "has no effect" in capsys.readouterr().err
 
 
 def test_every_suite_has_cases_for_both_targets():

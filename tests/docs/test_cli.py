@@ -156,6 +156,16 @@ def test_requests_that_cannot_be_met_are_told_and_not_taken_for_done(capsys):
     assert "no function conv2d" in told.err and "no function fft" in told.err
 
 
+@pytest.mark.parametrize("options", ["--report page.html --json", "--source --format dot", "--source --no-compile",
+                                     "--source --measure", "--source --report page.html"])  # fmt: skip
+def test_explain_refuses_options_without_effect(options, tmp_path, monkeypatch, capsys):
+    from fusedsl.__main__ import main
+
+    monkeypatch.chdir(tmp_path)
+    assert main(["explain", "x + 1", "--shape", "x=8", *options.split()]) == 2
+    assert "has no effect" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
 def test_counts_are_written_as_people_do():
     from fusedsl.cli.demo import parse_count
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while a kernel is compiled: the wait ends at once, the compilation goes on, and later calls are served."""
+"""Ctrl-C while a kernel is compiled, or computes for long: the wait ends at once, and later calls are served."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import threading
 import time
 from contextvars import ContextVar
 
+import numpy as np
 import pytest
 
-from fusedsl.runtime import background
+import fusedsl as fd
+from fusedsl.runtime import background, blas_launch, launch, long_calls
 from fusedsl.runtime.background import run_in_background
+from fusedsl.runtime.long_calls import is_abandoned, run_interruptibly
 
 NEEDS_SIGNALS = pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to its own process, which POSIX has")
 
@@ -102,6 +105,113 @@ def test_work_has_the_callers_context_and_its_exceptions_are_the_callers():
 def test_other_threads_work_themselves():
     found = []
     thread = threading.Thread(target=lambda: found.append(run_in_background("four", threading.current_thread)))
+    thread.start()
+    thread.join()
+    assert found == [thread]
+
+
+# -- calls with long pieces
+
+LONG_CALL = """
+import os, signal, sys, threading, time
+import numpy as np, fusedsl as fd
+from fusedsl.runtime import launch
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+kernel = fd.kernel("sort(x)")
+kernel.compile(fd.spec((1, 100)), device="cpu")
+
+def interrupted(**out):
+    rows = [np.random.default_rng(0).random((1, int(sys.argv[1])), np.float32)]
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    start = time.perf_counter()
+    try:
+        kernel(rows.pop(), **out)  # which nothing else refers to
+    except KeyboardInterrupt:
+        return time.perf_counter() - start - 0.2
+
+y = np.zeros((1, int(sys.argv[1])), np.float32)
+seconds = interrupted(), interrupted(out=y)
+print(*seconds, y.any(), *kernel(np.float32([[2, 3, 1]]))[0])
+"""
+
+
+@NEEDS_SIGNALS
+def test_control_c_during_a_long_row_is_quick_and_harmless():
+    """The process also ends in order while the rows are sorted on."""
+    given = [sys.executable, "-W", "error", "-c", LONG_CALL, str(30_000_000)]
+    ran = subprocess.run(given, capture_output=True, text=True, timeout=100)
+    assert ran.returncode == 0, ran.stderr
+    *seconds, written, a, b, c = ran.stdout.split()
+    assert max(map(float, seconds)) < 1 and (written, a, b, c) == ("False", "1.0", "2.0", "3.0")
+
+
+@pytest.fixture
+def all_calls_are_long(monkeypatch):
+    monkeypatch.setattr(launch, "LONG_PIECE", -1.0)
+    monkeypatch.setattr(blas_launch, "LONG", -1)
+    fd.clear_cache()
+    yield
+    fd.clear_cache()
+
+
+def test_long_calls_write_what_others_write(all_calls_are_long, monkeypatch):
+    started = []
+    monkeypatch.setattr(long_calls, "LongCall", type("Counted", (long_calls.LongCall,), {
+        "start": lambda self: (started.append(self), threading.Thread.start(self))[1]
+    }))  # fmt: skip
+    x = np.random.default_rng(1).random((5, 6))
+    kernel = fd.kernel("s = x + 1; return s * 2, sum(s, -1), s.T @ x")
+    for _ in range(3):
+        outs = np.empty((5, 6)), np.empty(7)[1:6], np.empty((6, 12))[:, ::2]  # the last one has gaps
+        for given in (None, outs, (outs[0], None, None)):
+            results = kernel(x, out=given)
+            for result, expected in zip(results, (2 * (x + 1), (x + 1).sum(-1), (x + 1).T @ x)):
+                np.testing.assert_allclose(result, expected)
+            assert given is None or all(r is o for r, o in zip(results, given) if o is not None)
+    assert len(started) == 6
+    y = x.copy()
+    for k in range(1, 4):
+        assert fd.evaluate("y + 1", y=y, out=y) is y
+        np.testing.assert_allclose(y, x + k)
+
+
+def test_an_abandoned_call_ends_after_its_piece_and_leaves_outputs_alone(all_calls_are_long, monkeypatch):
+    inside, may_end, threads = threading.Event(), threading.Event(), []
+
+    def wait_there(self):
+        inside.wait(10)
+        raise Interrupted
+
+    fired = launch.HostLaunchRecord.fire
+
+    def slow(record, payloads, stream=0):
+        threads.append(threading.current_thread())
+        inside.set()
+        may_end.wait(10)
+        fired(record, payloads, stream)
+
+    kernel, x, y = fd.kernel("a = cumsum(x); return sum(a * a)", fallback=False), np.ones(4), np.zeros(())
+    kernel(x)
+    (prepared,) = kernel._program._calls.values()
+    prepared.launches = tuple(lambda p, s, r=r: slow(r, p, s) for r in prepared.records)
+    with monkeypatch.context() as patch:
+        patch.setattr(long_calls.LongCall, "wait", wait_there)
+        with pytest.raises(Interrupted):
+            kernel(x)
+    del x
+    assert is_abandoned(threads[0]) and any("payloads" in kept for kept in threads[0].kept)
+    may_end.set()
+    threads[0].join(10)
+    assert not threads[0].is_alive() and not y and len(threads) == 1
+    assert kernel(np.ones(4)) == 30
+
+
+def test_long_calls_raise_what_their_work_raises_and_other_threads_work_themselves():
+    with pytest.raises(ZeroDivisionError):
+        run_interruptibly(lambda: 1 // 0)
+    found = []
+    thread = threading.Thread(target=lambda: run_interruptibly(lambda: found.append(threading.current_thread())))
     thread.start()
     thread.join()
     assert found == [thread]

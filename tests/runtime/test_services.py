@@ -63,6 +63,23 @@ def test_metrics_count_what_the_process_did(fresh):
     assert after["fusedsl_cache_bytes"] > 0 < after["fusedsl_cache_entries"]
 
 
+def test_bound_calls_and_those_over_lists_are_first_calls_too(fresh):
+    def counted(call):
+        before = fd.metrics()
+        call()
+        after = fd.metrics()
+        seconds = "fusedsl_first_call_seconds_total"
+        assert after[seconds] >= before[seconds]
+        return after["fusedsl_first_calls_total"] - before["fusedsl_first_calls_total"]
+
+    kernel = fd.kernel(fresh)
+    assert counted(lambda: kernel.bind(np.ones(3))) == 1
+    assert counted(lambda: kernel.graph(np.ones(4))) == 1
+    assert counted(lambda: fd.foreach(kernel, [np.ones(5), np.ones(6)])) == 1
+    assert counted(lambda: kernel(np.ones(7))) == 1
+    assert counted(lambda: kernel(np.ones(7))) == 0
+
+
 def test_metrics_in_the_text_format_of_openmetrics():
     lines = fd.metrics().openmetrics().splitlines()
     assert lines[-1] == "# EOF" and len(set(lines)) == len(lines)

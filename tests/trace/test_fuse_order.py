@@ -101,3 +101,10 @@ def test_a_search_runs_on_a_gpu():
     fused = fd.fuse(lambda table, x: (torch.searchsorted(table, x), x.quantile(0.3), x.median()))
     for found, wanted in zip(fused(table.cuda(), values.cuda()), fused.function(table, values)):
         np.testing.assert_allclose(to_host(found), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["median", "nanmedian", "quantile", "nanpercentile"])
+def test_errors_of_empty_rows_name_the_function(name):
+    levels = "" if "median" in name else ", 0.5"
+    with pytest.raises(fd.ShapeError, match=f"^[^\n]* {name} of an empty array"):
+        fd.evaluate(f"{name}(x{levels})", x=np.zeros((2, 0)))

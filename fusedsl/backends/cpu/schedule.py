@@ -178,11 +178,12 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
     if schedule == "mixed":
         return _cross(kernel, rows, columns, extents)
     count = _units(kernel, schedule, extents)
-    grain = _grain(kernel, extents, count)
+    time = seconds(kernel, extents)
+    grain = _grain(time, count)
     reads = schedule.startswith("strips") and not kernel.is_pairwise  # strips of pairs meet columns that caches hold
     if reads:  # each call cuts its units into strips: wide ones read memory best
         grain = max(grain, -(-count // (STRIPS_PER_THREAD * num_threads())), MIN_STRIP // STRIP_MULTIPLE)
-    return CpuLaunch((CpuStage("kernel", count, grain),))
+    return CpuLaunch((CpuStage("kernel", count, grain),), unit_seconds=time / max(1, count))
 
 
 def _units(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> int:
@@ -208,9 +209,9 @@ def _units(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> int:
     return prod(extents[: kernel.row_axes])
 
 
-def _grain(kernel: KernelIR, extents: tuple[int, ...], count: int) -> int:
-    """The grain: units that are worth one thread."""
-    pieces = max(1, int(seconds(kernel, extents) / THREAD_SECONDS))
+def _grain(time: float, count: int) -> int:
+    """The grain: units that are worth one thread, of `count` that take so many seconds."""
+    pieces = max(1, int(time / THREAD_SECONDS))
     return max(1, -(-count // pieces))
 
 
@@ -218,7 +219,7 @@ def _split(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) 
     """Split rows: parts of about PART_ELEMENTS elements, two stages per phase."""
     segments = prod(extents[kernel.row_axes : -1]) * -(-extents[-1] // SEGMENT)
     parts = max(1, min(segments, columns // PART_ELEMENTS))
-    stages, grain = [], _grain(kernel, extents, rows * parts * len(kernel.phases))
+    stages, grain = [], _grain(seconds(kernel, extents), rows * parts * len(kernel.phases))
     for p in range(len(kernel.phases)):
         stages += [CpuStage(f"phase{p}", rows * parts, grain), CpuStage(f"merge{p}", rows, rows)]
     return CpuLaunch(tuple(stages), split_bytes(kernel, rows, columns, parts), parts)
@@ -227,7 +228,7 @@ def _split(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) 
 def _split_scan(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) -> CpuLaunch:
     """Split scans: parts of about PART_ELEMENTS elements, read twice."""
     parts = max(1, columns // PART_ELEMENTS)
-    grain = _grain(kernel, extents, rows * parts)
+    grain = _grain(seconds(kernel, extents), rows * parts)
     stages = (
         CpuStage("totals", rows * parts, grain),
         CpuStage("merge", rows, rows),
@@ -240,7 +241,7 @@ def _cross(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) 
     """Row-and-column reductions: a stage over parts of the rows, then one over columns."""
     parts = mixed_reduction_parts(rows)
     stages = (
-        CpuStage("rows", parts, _grain(kernel, extents, parts)),
+        CpuStage("rows", parts, _grain(seconds(kernel, extents), parts)),
         CpuStage("columns", columns, max(1, PART_ELEMENTS // max(1, parts))),
     )
     return CpuLaunch(stages, mixed_reduction_bytes(kernel, parts, columns), parts)

@@ -25,3 +25,4 @@ class CpuLaunch:
     stages: tuple[CpuStage, ...]
     workspace: int = 0  # bytes
     parts: int = 1  # of each row (split), or of all rows (cross)
+    unit_seconds: float = 0.0  # about the time of the longest unit, which nothing interrupts

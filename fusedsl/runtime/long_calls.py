@@ -1,0 +1,101 @@
+"""Long CPU calls on a thread of their own, so that Ctrl-C ends the wait for one at once; the rest is discarded.
+
+A piece of work (a row to sort, a block of a product, a call of BLAS) cannot be stopped. The thread ends after the piece
+that it is at, and keeps the memory of the call until then. No one else reads what it still writes: results are copied
+to arrays of the caller's only when they are complete.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import is_package_file
+
+LONG_PIECE = 0.02  # seconds, by the estimate of a schedule; measured: a thread takes 0.1 ms
+ALIGNMENT = 64  # bytes: the most that kernels are specialised for
+POLL_SECONDS = 0.1  # on Windows, Ctrl-C does not end a wait
+
+
+class LongCall(threading.Thread):
+    """A thread that makes one call."""
+
+    def __init__(self, work: Callable[[], Any]):
+        super().__init__(daemon=True, name="fusedsl long call")
+        self.abandoned = False  # no one waits for the result any more
+        self.kept: Any = None  # what an abandoned call still reads and writes
+        self.fault: BaseException | None = None
+        self._work = work
+        self._context = contextvars.copy_context()
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Make the call, and keep its exception."""
+        try:
+            self._context.run(self._work)
+        except BaseException as fault:
+            self.fault = fault
+        finally:
+            del self._work
+            self._ended.set()
+
+    def wait(self) -> None:
+        """Return after the call; the exception of a signal handler ends the wait alone."""
+        while not self._ended.wait(POLL_SECONDS):
+            pass
+
+
+def run_interruptibly(work: Callable[[], Any]) -> None:
+    """Do `work` while this thread handles signals. If a handler raises, no further piece starts.
+
+    Only the main thread handles signals: other threads do `work` themselves.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        work()
+        return
+    call = LongCall(work)
+    try:
+        call.start()
+        call.wait()
+    except BaseException:
+        call.kept = _locals_of_the_package()
+        call.abandoned = True
+        raise
+    if call.fault is not None:
+        raise call.fault
+
+
+class PrivateCopy:
+    """Memory that stands for a dense output of the caller's, at an address of the same alignment, until `publish`."""
+
+    def __init__(self, out: int, span: tuple[int, int]):
+        import numpy as np
+
+        low, high = span
+        self._bytes = np.empty(high - low + 2 * ALIGNMENT, np.uint8)
+        self._to, self._size = out + low, high - low
+        begin = -(-self._bytes.ctypes.data // ALIGNMENT) * ALIGNMENT
+        self._from = begin + self._to % ALIGNMENT
+        self.address = self._from - low  # of the output's first element
+
+    def publish(self) -> None:
+        """Copy what was written to the output."""
+        ctypes.memmove(self._to, self._from, self._size)
+
+
+def is_abandoned(thread: threading.Thread) -> bool:
+    """Whether a thread makes a long call for which no one waits any more."""
+    return isinstance(thread, LongCall) and thread.abandoned
+
+
+def _locals_of_the_package() -> list[dict[str, Any]]:
+    """The variables of the callers in this package, which hold the call's arrays: frames lose them as they end."""
+    found, frame = [], sys._getframe(1)
+    while frame is not None and is_package_file(frame.f_code.co_filename):
+        found.append(dict(frame.f_locals))
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
