@@ -11,6 +11,7 @@ from ..ir.ops import LEAVES, VIEWS
 from .demand_analysis import WORKS, array_below, below_views, cost
 from .formulation import STORED, AttentionMode, Formulation, ProductMode
 from .graph_products import factors_of, is_large, is_product, matmul_extents, summed_factors
+from .long_chains import last_readers, narrowest_cut
 from .long_joins import stored_pieces
 
 INSIDE = "it would be computed for each element of another product"
@@ -39,9 +40,11 @@ class KernelLimits:
         instructions_per_byte: float = inf,
     ):
         self.fits, self.way, self.longest = fits, way, longest
-        self.joined = stored_pieces(results, instructions_per_byte)
+        pieces = stored_pieces(results, instructions_per_byte, longest)
+        self.pieces, self.cuts = pieces.reasons, dict(pieces.stacks)  # cuts: arrays that one kernel may store
         self.order = list(walk(results))
         self.index = {n: k for k, n in enumerate(self.order)}
+        self.last = last_readers(self.order)
         self.stored: dict[Node, str] = {}
         self.products: dict[Node, int] = {}  # nesting depth of products that compute a node
         self.folded: dict[Node, bool] = {}  # whether elements of products are reduced in it
@@ -52,7 +55,7 @@ class KernelLimits:
         self.weighed: dict[Node, Node] = {}  # product that attention may compute -> its operand of weights
 
     def find(self) -> dict[Node, str]:
-        self.stored |= self.joined
+        self.stored |= self.pieces
         self.stored |= {n: SCATTERED for n in self.order if n.op == "scatter"}
         for n in self.order:
             if is_product(n):
@@ -63,7 +66,7 @@ class KernelLimits:
             if self.nested[n] > MOST_NESTED:
                 self._store_before(n, self.nested, "kernels would be long chains of reductions")
             if self.size[n] > self.longest:
-                self._store_before(n, self.size, "kernels would take long to compile")
+                self._cut_below(n)
         return self.stored
 
     def _of(self, values: dict[Node, int], n: Node) -> int:
@@ -179,6 +182,19 @@ class KernelLimits:
         operands = [array_below(y) for y in factors_of(m)]
         columns = extents.alone[1 - operands.index(x)]
         return self.fits(expression("-", product(extents.summed), product(columns)), 0)
+
+    def _cut_below(self, n: Node) -> None:
+        """Store what the later half of a node's elements needs of the earlier one."""
+        first = min(self.index[m] for m in self.inside[n] if m.args)
+        below = self.order[first : self.index[n] + 1]
+        arrays = narrowest_cut(below, self.inside[n], self.index, self.last)
+        for m in arrays:
+            self.stored.setdefault(m, "kernels would take long to compile")
+            self.cuts.setdefault(m, self.index[n])
+        for m in below:
+            self._note(m)
+        if self.size[n] > self.longest:
+            self._store_before(n, self.size, "kernels would take long to compile")
 
     def _store_before(self, n: Node, values: dict[Node, int], reason: str) -> None:
         """Store the operand that makes a node exceed a limit."""

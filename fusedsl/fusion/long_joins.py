@@ -30,24 +30,37 @@ class Join:
         return self.node.type.shape[self.axis] == len(self.pieces) > 1
 
 
-def stored_pieces(results: Sequence[Node], rate: float) -> dict[Node, str]:
+@dataclass(frozen=True)
+class StoredPieces:
+    """Pieces of joins that are stored, with the reason of each, and which of them one kernel may store."""
+
+    reasons: dict[Node, str]
+    stacks: dict[Node, int]  # a negative number for each stack
+
+
+def stored_pieces(results: Sequence[Node], rate: float, longest: int) -> StoredPieces:
     """Pieces of joins that are joins themselves, results, or values that other pieces are computed from.
 
     An element of a join is a choice among all of its pieces, each computed up to there. Of joins of many arrays, such
-    pieces are stored; of stacks, if that takes less time. `rate` instructions take as long as moving a byte.
+    pieces are stored; of stacks, if that takes less time. `rate` instructions take as long as moving a byte; a kernel
+    has at most `longest` instructions.
     """
     order = list(walk(results))
     users, joins = users_of(order), _joins(order)
     stored: dict[Node, str] = {}
+    stacks: dict[Node, int] = {}
     for join in joins.values():
         shared = [p for p in join.pieces if p.op not in LEAVES and (p in joins or len(users[p]) > 1)]
         if len(join.pieces) >= GROUP:
             stored |= dict.fromkeys(shared, MANY)
         elif join.is_stack:
             shared += [p for p in join.pieces if p in results and p.op not in LEAVES]
-            if shared and _recomputes(join, stored, rate):
+            inside = _computed(join.pieces, stored)
+            if shared and _recomputes(join, inside, rate):
                 stored |= dict.fromkeys(shared, AGAIN)
-    return stored
+                if sum(map(cost, inside)) <= longest:
+                    stacks |= dict.fromkeys(shared, -1 - len(stacks))
+    return StoredPieces(stored, stacks)
 
 
 def _joins(order: Sequence[Node]) -> dict[Node, Join]:
@@ -62,10 +75,14 @@ def _joins(order: Sequence[Node]) -> dict[Node, Join]:
     return joins
 
 
-def _recomputes(join: Join, stored: Collection[Node], rate: float) -> bool:
+def _computed(pieces: Sequence[Node], stored: Collection[Node]) -> list[Node]:
+    """What computes an element of all pieces, down to arrays that are stored."""
+    return [n for n in search(pieces, lambda n: () if n in stored else n.args) if n not in stored]
+
+
+def _recomputes(join: Join, inside: Sequence[Node], rate: float) -> bool:
     """Whether computing all pieces for each element takes longer than storing and loading each piece once."""
-    inside = list(search(join.pieces, lambda n: [] if n in stored else n.args))
-    if rate < inf and any(n.op in WORKS and n not in stored for n in inside):
+    if rate < inf and any(n.op in WORKS for n in inside):
         return True
-    again = (len(join.pieces) - 1) * sum(cost(n) for n in inside if n not in stored)
+    again = (len(join.pieces) - 1) * sum(map(cost, inside))
     return again > rate * sum(2 * p.type.dtype.compute.itemsize for p in join.pieces)

@@ -7,7 +7,8 @@ long to compile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 
 from ..ir.graph import Node, users_of, walk
@@ -39,10 +40,15 @@ def materialize(
     chosen = limited.find()
     stored = ReadAnalysis(results, chosen, instructions_per_byte, short).find()
     if way.products is ProductMode.FUSED:
-        return stored
+        return _with_cuts(stored, limited.cuts)
     arrays = {s.node: s.reason for s in stored}
     products = stored_products(results, arrays, limited.attention_products(arrays), fits, way)
-    return ReadAnalysis(results, chosen | products.arrays, instructions_per_byte, short, products.alone).find()
+    stored = ReadAnalysis(results, chosen | products.arrays, instructions_per_byte, short, products.alone).find()
+    return _with_cuts(stored, limited.cuts)
+
+
+def _with_cuts(stored: Sequence[StoredArray], cuts: Mapping[Node, int]) -> list[StoredArray]:
+    return [replace(s, cut=cuts.get(s.node)) for s in stored]
 
 
 def unfused_arrays(results: Sequence[Node], fits: Fits) -> list[StoredArray]:

@@ -26,6 +26,7 @@ class StoredArray:
     node: Node
     reason: str
     product: bool  # it is a matrix product or its epilogue
+    cut: int | None = None  # number of the cut of which it is: one kernel may store all arrays of a cut
 
     @property
     def name(self) -> str:

@@ -41,7 +41,7 @@ def segments(graph: Graph, stored: Sequence[StoredArray]) -> list[Segment]:
     if not stored:
         return [Segment(graph, tuple(StoreTarget("result", k) for k in range(len(graph.results))))]
     index = {s.node: k for k, s in enumerate(stored)}
-    level = _levels([*index, *graph.results], index, {s.node for s in stored if s.product})
+    level = _levels([*index, *graph.results], index, stored)
     leaf = {n: _leaf(n, len(graph.parameters) + k) for n, k in index.items()}
     parts = []
     of_result = [
@@ -73,7 +73,7 @@ def _shared(graph: Graph, stored: Sequence[StoredArray], rate: float) -> list[St
     """Expensive values that several segments compute, as close to the results as possible."""
     index = {s.node: k for k, s in enumerate(stored)}
     roots = [*index, *graph.results]
-    level = _levels(roots, index, {s.node for s in stored if s.product})
+    level = _levels(roots, index, stored)
     where: dict[Node, set[int]] = {}
     for root in roots:
         stack, here = [root], level[root]
@@ -123,17 +123,19 @@ def _expensive_values(
     return expensive
 
 
-def _levels(roots: Sequence[Node], index: dict[Node, int], products: set[Node]) -> dict[Node, int]:
+def _levels(roots: Sequence[Node], index: dict[Node, int], stored: Sequence[StoredArray]) -> dict[Node, int]:
     """Segment of each root: one after the segments of all stored arrays that it reads.
 
-    An elementwise epilogue of a product is in the product's segment.
+    An elementwise epilogue of a product is in the product's segment, and the arrays of a cut are in one segment.
     """
+    products, cuts = {s.node for s in stored if s.product}, {s.node: s.cut for s in stored if s.cut is not None}
     level: dict[Node, int] = {}
     readers: dict[Node, dict[Node, int]] = {}  # readers of each root, and their least distance in segments
     order = {n: k for k, n in enumerate(walk(roots))}
     for root in sorted(dict.fromkeys(roots), key=order.__getitem__):
         beside, elsewhere = _stored_below(root, index)
-        later = {n: int(n in elsewhere or n not in products) for n in beside | elsewhere}
+        together = products | {n for n in beside if n in cuts and cuts[n] == cuts.get(root)}
+        later = {n: int(n in elsewhere or n not in together) for n in beside | elsewhere}
         level[root], readers[root] = max((level[n] + d for n, d in later.items()), default=0), {}
         for n, d in later.items():
             readers[n][root] = d

@@ -1,0 +1,41 @@
+"""Long chains of operations: where they are cut, so that as few arrays as possible are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ..ir.graph import Node
+from ..ir.ops import LEAVES
+from .demand_analysis import array_below, cost
+
+
+def last_readers(order: Sequence[Node]) -> dict[Node, int]:
+    """The place in the order of the last node that reads an array."""
+    return {array_below(a): k for k, n in enumerate(order) for a in n.args}
+
+
+def narrowest_cut(
+    order: Sequence[Node], chain: Collection[Node], index: Mapping[Node, int], last: Mapping[Node, int]
+) -> list[Node]:
+    """The arrays that later nodes read of earlier ones, where these are fewest.
+
+    `order` are the nodes of a program from the first to the last of a chain, `index` the places of nodes, `last` those
+    of their last readers. At least half of the chain's instructions are before the cut, its last node behind: the
+    latest such cut of the fewest arrays, so that kernels are few. What else is computed from the chain counts, so that
+    no other kernel computes the chain again.
+    """
+    total, below = sum(map(cost, chain)), 0
+    best: list[Node] = []
+    live: list[Node] = []
+    of_chain: set[Node] = set()
+    for n in order[:-1]:
+        if n in chain:
+            below += cost(n)
+        if n.op not in LEAVES and (n in chain or not of_chain.isdisjoint(n.args)):
+            of_chain.add(n)
+        live = [m for m in live if last[m] > index[n]]
+        if n in of_chain and n.type.shape and last.get(n, 0) > index[n]:
+            live.append(n)
+        if live and 2 * below >= total and (not best or len(live) <= len(best)):
+            best = list(live)
+    return best
