@@ -1,15 +1,19 @@
-"""Which row kernels are sums of products of two contiguous rows: a microkernel computes these."""
+"""Sums of products of two contiguous rows, for blocks of rows: a microkernel computes those of a segment.
+
+The sums of segments are added in a pairwise tree, as in other reductions.
+"""
 
 from __future__ import annotations
 
 from ...kernel_ir.kernel import KernelIR, Load
-from .roles import ValueRoles, reassociable_merge
+from ...kernel_ir.phase import Value
+from . import reduce
+from .roles import ScratchArray, ValueRoles, reassociable_merge
 from .schedule import SEGMENT
-from .source_text import step
+from .source_text import address, indented, step
 
 BLOCK = 64  # rows of one call at most: their sums are stored to scratch
 PRODUCT = "row_product"  # the word of the microkernel, per dtype
-MOST_COLUMNS = SEGMENT  # longer rows are folded by segments
 
 
 def operands(kernel: KernelIR) -> tuple[Load, Load] | None:
@@ -32,3 +36,41 @@ def operands(kernel: KernelIR) -> tuple[Load, Load] | None:
     if not is_product or not contiguous or len(types) != 1 or types.pop().storage:
         return None
     return a, b
+
+
+def arrays(state: Value) -> list[ScratchArray]:
+    """The sums of a block of rows, and their tree."""
+    tree = ScratchArray(f"{state.name}_rows_tree", state.dtype, str(BLOCK * reduce.LEVELS))
+    return [ScratchArray(f"{state.name}_rows", state.dtype, str(BLOCK)), tree]
+
+
+def block_sums(kernel: KernelIR, state: Value, a: Load, b: Load) -> list[str]:
+    """Sums of `rows` rows, segment by segment."""
+    last, total = kernel.axes - 1, f"{state.name}_rows"
+    strides = ", ".join(step(kernel, x.operand, kernel.row_axes - 1) for x in (a, b))
+    pointers = ", ".join(f"c{x.operand}" for x in (a, b))
+    one = [f"first = segment * {SEGMENT}", f"count = smaller({SEGMENT}, n{last} - first)"]
+    one += [address(kernel, k, f"c{k}", f"r{k}", {last: "first"}) for k in dict.fromkeys((a.operand, b.operand))]
+    one.append(f"{PRODUCT}_{state.dtype}({total}_at, {pointers}, rows, count, {strides})")
+    push = ["level = 0", "rest = segment", "while (rest & 1) != 0:"]
+    push += indented([*_add_level(total), "level = level + 1", "rest = rest >> 1"])
+    push += _each(reduce.put(f"{total}_tree", f"level * {BLOCK} + number", reduce.get(total, "number")))
+    pop = [
+        *_each(reduce.put(total, "number", f"{state.dtype}(0.0)")),
+        "level = 0",
+        "rest = segments",
+        "while rest != 0:",
+    ]
+    pop += indented(["if (rest & 1) != 0:", *indented(_add_level(total)), "level = level + 1", "rest = rest >> 1"])
+    one += ["if segments != 1:", *indented(push)]
+    return ["for segment in range(segments):", *indented(one), "if segments != 1:", *indented(pop)]
+
+
+def _add_level(total: str) -> list[str]:
+    """Add a level of the tree to the sums."""
+    below = reduce.get(f"{total}_tree", f"level * {BLOCK} + number")
+    return _each(reduce.put(total, "number", f"{below} + {reduce.get(total, 'number')}"))
+
+
+def _each(line: str) -> list[str]:
+    return ["for number in range(rows):", *indented([line])]

@@ -19,14 +19,13 @@ def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
     arrays += sort.arrays(kernel)
     products = row_products.operands(kernel)
     if products is not None:
-        arrays += reduce.state_arrays(kernel.phases[0].folds, "rows", str(row_products.BLOCK))
-    body = [*row_bases(roles)]
-    for p in range(len(kernel.phases)):
-        body += ["", f"# phase {p}", *column_loop(roles, p, "0", "segments"), *row_epilogue(roles, p)]
-    loop = ["for row in range(begin, end):", *indented([*body, *increment(kernel.row_axes)])]
-    if products is not None:
-        blocks = row_blocks(roles, *products)
-        loop = [f"if columns <= {row_products.MOST_COLUMNS}:", *indented(blocks), "else:", *indented(loop)]
+        arrays = row_products.arrays(kernel.phases[0].folds[0].accumulators[0])
+        loop = row_blocks(roles, *products)
+    else:
+        body = [*row_bases(roles)]
+        for p in range(len(kernel.phases)):
+            body += ["", f"# phase {p}", *column_loop(roles, p, "0", "segments"), *row_epilogue(roles, p)]
+        loop = ["for row in range(begin, end):", *indented([*body, *increment(kernel.row_axes)])]
     lines = [*parameters(kernel), *extents(kernel), *allocate(arrays), *row_index(roles, "begin"), *loop, *free(arrays)]
     return "\n".join([*header(kernel, "rows"), "", "def kernel(slots, begin, end):", *indented(lines), ""]), arrays
 
@@ -35,13 +34,12 @@ def row_blocks(roles: ValueRoles, a: Load, b: Load) -> list[str]:
     """Sums of products by the microkernel, for blocks of rows along the last row axis; then the row body of each."""
     kernel, (fold,) = roles.kernel, roles.kernel.phases[0].folds
     last, (state,) = kernel.row_axes - 1, fold.accumulators
-    strides = ", ".join(step(kernel, x.operand, last) for x in (a, b))
-    call = f"{row_products.PRODUCT}_{state.dtype}({state.name}_rows_at, r{a.operand}, r{b.operand}, rows, columns"
     each = [*row_bases(roles), f"{state.name} = {reduce.get(f'{state.name}_rows', 'number')}"]
     each += [*row_epilogue(roles, 0), f"i{last} = i{last} + 1"]
     carry = increment(kernel.row_axes)[1:]  # all but the step itself
     block = [f"rows = smaller(smaller({row_products.BLOCK}, end - row), n{last} - i{last})", *row_bases(roles)]
-    block += [f"{call}, {strides})", "for number in range(rows):", *indented(each), *carry, "row = row + rows"]
+    block += row_products.block_sums(kernel, state, a, b)
+    block += ["for number in range(rows):", *indented(each), *carry, "row = row + rows"]
     return ["row = begin", "while row < end:", *indented(block)]
 
 

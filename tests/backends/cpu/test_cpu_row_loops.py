@@ -9,7 +9,7 @@ import pytest
 
 import fusedsl as fd
 
-WIDTHS = (13, 31, 64, 100, 200, 2048, 2049)
+WIDTHS = (13, 31, 64, 100, 200, 2048, 2049, 10243)
 
 
 def normal(*shape: int, dtype: str = "float32") -> np.ndarray:
@@ -26,7 +26,7 @@ def test_products_of_rows_are_summed(dtype):
         assert np.all(np.abs(kernel(a, b) - exact) <= bound)
 
 
-@pytest.mark.parametrize("width", [31, 64, 200])
+@pytest.mark.parametrize("width", [31, 64, 200, 10243])
 def test_a_row_has_the_same_sum_among_any_rows(width):
     kernel = fd.kernel("A @ x", fallback=False)
     A, x = normal(67, width), normal(width)
