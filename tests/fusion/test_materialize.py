@@ -112,3 +112,22 @@ def test_what_arrays_share_is_in_one_segment(text, kernels):
     told = fd.kernel(text).explain(fd.spec((2048, 64), "bfloat16"), device="cuda", cc=90, compile=False)
     assert len(told.kernels) <= kernels, told
     assert not any(ALIKE in refusal.reason for refusal in told.refused)
+
+
+# -- results of stacks and long chains
+
+STEPS = "y = sin(exp(x)); z = sin(exp(y)) + y; "
+STACKED = ("stack((y, z)), z", "stack((y, z, y), 1), y", "stack((y, z, x), -1)[..., 1] + z, y", "sum(stack((y, z)), 0)")
+LONG = "y = x * 0.9; " + "x = x * 0.5 + y * 0.1; y = y - x * 0.01; " * 140 + "x + y, y"
+
+
+@pytest.mark.parametrize("text", [*(STEPS + end for end in STACKED), LONG], ids=[*STACKED, "a long recurrence"])
+def test_stacks_and_long_recurrences_are_right_on_both_targets(text):
+    from ptx import emulated_gpu
+
+    x = np.random.default_rng(1).standard_normal((5, 7)).astype(np.float32)
+    kernel = fd.kernel(text, fallback=False, verify=True)
+    kernel(x)
+    pytest.importorskip("numba_cuda")
+    with emulated_gpu() as gpu:
+        kernel(gpu.asarray(x))
