@@ -107,7 +107,8 @@ FORMS: dict[str, tuple[int, list[str]]] = {
     "orders": (
         5,
         ["sort({x1})", "argsort({x1})", "sort({x1}, descending=True)", "argsort({x1}, descending={kd})"]
-        + ["topk({x1}, {room})", "topk({x1}, 1)"]
+        + ["topk({x1}, {room})", "topk({x1}, 1)", "sort({x1}, {axis}, descending={kd})", "argsort({x1}, axis={axis})"]
+        + ["topk({x1}, 1, axis={axis})", "partition({x1}, 0, {axis})", "argpartition({x1}, -1, axis={axis})"]
         + ["median({x}, {axes}, keepdims={kd})", "nanmedian({x}, {axes}, keepdims={kd})"]
         + ["quantile({x}, 0.25, axis={axes}, keepdims={kd})", 'quantile({x}, (0.1, 0.75), {axes}, method="higher")']
         + ["percentile({x}, 90, axis={axes})", 'percentile({x}, (25, 75), {axes}, method="median_unbiased")']

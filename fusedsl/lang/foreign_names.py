@@ -92,8 +92,6 @@ EQUIVALENTS = {
     "kthvalue": "sort(x)[..., k - 1]",
     "allclose": "all(isclose(x, y))",
     "array_equal": "all(x == y)",
-    "partition": "sort(x)",
-    "argpartition": "argsort(x)",
     # shapes
     "ravel": "reshape(x, -1)",
     "flatten": "reshape(x, -1)",

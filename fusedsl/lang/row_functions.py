@@ -5,10 +5,11 @@ The signature of each function is its signature in a program; `@function` gives 
 
 from __future__ import annotations
 
-from ..errors import ArgumentError, LimitError, ShapeError, Unsupported
+from ..errors import ArgumentError, LimitError, ShapeError
 from ..ir import index_keys, joins, row_ops, shapes
 from ..ir.builder import GraphBuilder, fail
-from ..ir.graph import Node
+from ..ir.checks import explain
+from ..ir.graph import Check, Node
 from ..ir.types import BOOL, DType
 from .functions import function
 
@@ -160,28 +161,51 @@ def _edge(b: GraphBuilder, edge: Node | None, x: Node, axis: int) -> Node | None
 
 @function(blame="k", k="int", axis="int")
 def topk(b: GraphBuilder, x: Node, k: int, axis: int = -1):
-    """Values and indices of the `k` largest elements of the last axis; among equals the first comes first."""
-    _check_last_axis(b, "topk", x, axis, 2)
-    return row_ops.sort_nodes(b, x, True, k)
+    """Values and indices of the `k` largest elements along an axis; among equals the first comes first."""
+    return _ordered(b, x, axis, True, k)
 
 
-def _check_last_axis(b: GraphBuilder, name: str, x: Node, axis: int, operand: int = 1) -> None:
-    """Unsupported unless `axis` is the last one; `operand` is the number of the axis argument."""
-    shapes.normalize_axis(b, x, axis)
-    if axis not in (-1, x.type.rank - 1):
-        help = f"{name}(swapaxes(x, {axis}, -1){', k' * (name == 'topk')}), and swap back"
-        raise fail(Unsupported(f"{name} off the last axis is not supported", "unsupported.axis", help=help), operand)
+def _ordered(b: GraphBuilder, x: Node, axis: int, descending: bool, k: int | None = None) -> tuple[Node, Node]:
+    """(values, positions) along an axis, which is moved last to be sorted, and back."""
+    moved = shapes.normalize_axis(b, x, axis)
+    axes = [*(a for a in range(x.type.rank) if a != moved), moved]
+    if moved == x.type.rank - 1:
+        return row_ops.sort_nodes(b, x, descending, k)
+    values, positions = row_ops.sort_nodes(b, shapes.transpose(b, x, axes), descending, k)
+    back = [axes.index(a) for a in range(x.type.rank)]
+    return shapes.transpose(b, values, back), shapes.transpose(b, positions, back)
 
 
 @function(axis="int", descending="flag", stable="flag")
 def sort(b: GraphBuilder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
-    """The last axis sorted, stable; NaN counts as the largest."""
-    _check_last_axis(b, "sort", x, axis)
-    return row_ops.sort_nodes(b, x, descending)[0]
+    """An axis sorted, stable; NaN counts as the largest."""
+    return _ordered(b, x, axis, descending)[0]
 
 
 @function(axis="int", descending="flag", stable="flag")
 def argsort(b: GraphBuilder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
-    """The indices that sort the last axis, stable."""
-    _check_last_axis(b, "argsort", x, axis)
-    return row_ops.sort_nodes(b, x, descending)[1]
+    """The indices that sort an axis, stable."""
+    return _ordered(b, x, axis, descending)[1]
+
+
+@function(blame="kth", kth="int", axis="int")
+def partition(b: GraphBuilder, x: Node, kth: int, axis: int = -1):
+    """The element at place `kth` is that of the sorted axis, no larger one before it and no smaller one after it."""
+    _check_place(b, x, kth, axis)
+    return _ordered(b, x, axis, False)[0]
+
+
+@function(blame="kth", kth="int", axis="int")
+def argpartition(b: GraphBuilder, x: Node, kth: int, axis: int = -1):
+    """The indices that partition an axis."""
+    _check_place(b, x, kth, axis)
+    return _ordered(b, x, axis, False)[1]
+
+
+def _check_place(b: GraphBuilder, x: Node, kth: int, axis: int) -> None:
+    """Raise, now or in a call, unless an axis has an element at a place."""
+    n = x.type.shape[shapes.normalize_axis(b, x, axis)]
+    check = Check("index", (kth, n), "partition", (x.type,), site=b.site)
+    if isinstance(n, int) and not -n <= kth < n:
+        raise fail(explain(check, b.extents), 1)
+    b.checks.append(check)

@@ -27,7 +27,8 @@ FAMILIES = {
     ),
     "Scans, rows and order": (
         "cumsum cumprod cumulative_sum cumulative_prod cummax cummin logcumsumexp linear_scan nancumsum nancumprod "
-        "diff sliding_window softmax log_softmax layer_norm rms_norm group_norm topk sort argsort trapezoid"
+        "diff sliding_window softmax log_softmax layer_norm rms_norm group_norm topk sort argsort partition "
+        "argpartition trapezoid"
     ),
     "Shapes": (
         "reshape transpose matrix_transpose swapaxes expand_dims squeeze broadcast_to concat stack flip roll repeat "
@@ -78,6 +79,7 @@ EXAMPLES = {
     "count_nonzero": "count_nonzero(x > 0, axis=-1)", "nansum": "nansum(sqrt(x), axis=-1)",
     "nanmean": "nanmean(sqrt(x), axis=-1)", "diff": "diff(x)", "layer_norm": "layer_norm(x, v, w)",
     "rms_norm": "rms_norm(x, v)", "group_norm": "group_norm(x[None], 1)[0]", "topk": "topk(x, 2)", "sort": "sort(x)",
+    "partition": "partition(x, 1)", "argpartition": "argpartition(x, 1)",
     "argsort": "argsort(x, descending=True)", "reshape": "reshape(x, (3, -1))", "transpose": "transpose(x)",
     "matrix_transpose": "matrix_transpose(x)", "swapaxes": "swapaxes(x, 0, 1)", "expand_dims": "expand_dims(v, 0)",
     "squeeze": "squeeze(v[None])", "broadcast_to": "broadcast_to(v, (2, 3))", "concat": "concat([v, w])",

@@ -28,7 +28,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
         "its shape depends on values: where(mask, x, 0), or a reduction of x[mask]",
     ),
     (
-        "partition argpartition mode lexsort",
+        "mode lexsort",
         "sort(x) and its slices are there, median, quantile and topk",
     ),
     (

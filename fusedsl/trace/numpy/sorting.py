@@ -1,13 +1,14 @@
-"""NumPy's sorting functions on tracers: sort, median, quantile, searchsorted, digitize."""
+"""NumPy's sorting functions on tracers: sort, partition, median, quantile, searchsorted, digitize."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError
+from ...errors import ArgumentError, ShapeError
 from ...lang.declared_signatures import Refusal, declared
 from ...lang.order_functions import READ
 from ..recorder import Recorder
@@ -25,9 +26,31 @@ def _sorted(name: str) -> Callable[..., Any]:
         "recorder, a, axis=-1, kind=None, order=None, stable=None", Refusal("order", message, help, "unsupported.order")
     )
     def apply(recorder: Recorder, a: Any, axis: Any) -> Any:
-        if axis is None or axis in (-1, a.ndim - 1):
-            return recorder.apply(name, a if axis is not None else recorder.apply("reshape", a, -1), -1)
-        return recorder.apply("swapaxes", recorder.apply(name, recorder.apply("swapaxes", a, axis, -1), -1), axis, -1)
+        return recorder.apply(name, *_row(recorder, a, axis))
+
+    return apply
+
+
+def _row(recorder: Recorder, a: Any, axis: Any) -> tuple[Any, int]:
+    """An array and the axis that is ordered; None is all elements as one row."""
+    return (recorder.apply("reshape", a, -1), -1) if axis is None else (a, axis)
+
+
+def _partition(name: str) -> Callable[..., Any]:
+    """partition or argpartition: every order is a whole one here, so that several places take one sort."""
+    message, help = f"{name}(order=) is not supported", "there are no fields: partition by a key of your own"
+
+    @declared(
+        "recorder, a, kth, axis=-1, kind='introselect', order=None",
+        Refusal("order", message, help, "unsupported.order"),
+    )
+    def apply(recorder: Recorder, a: Any, kth: Any, axis: Any) -> Any:
+        row, along = _row(recorder, recorder.lifted(a), axis)
+        places = [operator.index(k) for k in np.atleast_1d(kth)]
+        length = int(row.shape[along])
+        if any(not -length <= place < length for place in places):
+            raise ShapeError(f"{name} at {kth} of {length} elements", "shape.index", help=f"there are {length} places")
+        return recorder.apply("sort" if name == "partition" else "argsort", row, along)
 
     return apply
 
@@ -98,6 +121,8 @@ def _array(recorder: Recorder, x: Any) -> Any:
 ORDER: dict[str, Callable[..., Any]] = {
     "sort": _sorted("sort"),
     "argsort": _sorted("argsort"),
+    "partition": _partition("partition"),
+    "argpartition": _partition("argpartition"),
     "median": _median,
     "nanmedian": _nanmedian,
     **{name: _quantile(name) for name in ("quantile", "percentile", "nanquantile", "nanpercentile")},
