@@ -8,9 +8,9 @@ cut off what lies 24 (sm_90: 25) bits below it, and cut the sum to float32 (Fasi
 Numerical behavior of NVIDIA tensor cores). A step of b products loses less than (b + 1) 2^-24 + 2^-23 of the sum of
 magnitudes, which is 11/8 of half an ulp a product. Two halves of an ulp a product hold for both.
 
-TF32 has 10 bits behind the leading one: a factor loses less than 2^-10 of itself, rounded or cut off. Three products of
-parts (3xtf32) lose less than 2^-20 of a product, and on sm_90 three times 13/16 of half an ulp for it: less than twice
-float32's own bound.
+TF32 has 10 bits behind the leading one: the relative error of a factor, rounded or truncated, is below 2^-10. Three
+products of parts (3xtf32) lose less than 2^-20 of a product, and on sm_90 three times 13/16 of half an ulp for it: less
+than twice float32's own bound.
 """
 
 from __future__ import annotations

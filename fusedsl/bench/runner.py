@@ -21,11 +21,15 @@ from .suites import BenchmarkCase
 from .turns import Subject, compare
 from .workloads import draw, shape_name
 
-TOLERANCE = {"float16": 5e-3, "float32": 2e-5, "float64": 1e-7}  # of the largest magnitude; NumPy's erf here is 1.5e-7
+TOLERANCE = {
+    "float16": 5e-3,
+    "float32": 2e-5,
+    "float64": 1e-7,
+}  # relative to the largest magnitude; NumPy's erf here is 1.5e-7
 MEASURES = ("kernel", "call")
 
 Step = Callable[[str], AbstractContextManager]
-"""Tells the name of a case while it is measured."""
+"""The context in which a case of this name is measured: it shows the name."""
 
 
 class WrongResult(ValueError):
@@ -34,7 +38,7 @@ class WrongResult(ValueError):
 
 @dataclass(frozen=True)
 class BenchmarkSettings:
-    """What the command line chose."""
+    """Settings of a run, from the command line."""
 
     dtype: str = "float32"
     repetitions: int = 21

@@ -16,7 +16,7 @@ class AttentionMode(Enum):
 
     TILE_MAX = "tile max"  # each tile is measured from its own references
     RUNNING_MAX = "running max"  # tiles are measured from the running references
-    RUNNING_MAX_STAGED = "running max, staged"  # … and computed operands are stored first
+    RUNNING_MAX_STAGED = "running max, staged"  # the same, and computed operands are stored first
     MATERIALIZED = "materialized"  # scores are stored by a kernel of their own
 
     @property
@@ -32,7 +32,7 @@ class ProductMode(Enum):
 
     FUSED = "fused"  # operands are computed for each output tile, and the epilogue is part of the kernel
     STORED_OPERANDS = "stored operands"  # each operand is an array in memory
-    ALONE = "alone"  # … and a kernel computes one product and nothing else, so that a library can
+    ALONE = "alone"  # the same, and a kernel computes one product and nothing else: a library can
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class FusionGroup:
     row_stores: list[ScalarStore] = field(default_factory=list)  # along rows
     sorted_stores: list[ScalarStore] = field(default_factory=list)  # along rows and the sorted axis
     attention: AttentionPattern | None = None  # the attention pattern that computes the folds
-    value_axis_stores: list[ScalarStore] = field(default_factory=list)  # … along rows and an axis of its values
+    value_axis_stores: list[ScalarStore] = field(default_factory=list)  # along rows and an axis of attention's values
     column_folds: list[Node] = field(default_factory=list)  # over all rows: a value per column
     column_stores: list[ScalarStore] = field(default_factory=list)  # along columns; only they depend on `column_folds`
     imports: dict[Node, Node] = field(default_factory=dict)  # fold of another group -> the load of its temporary

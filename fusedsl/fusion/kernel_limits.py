@@ -17,11 +17,14 @@ from .long_joins import stored_pieces
 INSIDE = "it would be computed for each element of another product"
 SCATTERED = "its elements are merged at computed places"
 WIDEST = 512  # extent of a product's axes in attention: a query tile holds as much for each row
-WIDEST_RESULT = {4: 256, 8: 64}  # … on CUDA of its results, by the bytes of their sums: registers hold a row of them
+WIDEST_RESULT = {
+    4: 256,
+    8: 64,
+}  # the same of results on CUDA, by itemsize of accumulators: registers hold a row
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
 TURNED = 3  # a nested reduction along other axes counts as so many: its kernel recomputes its inputs
 MOST_OPERATIONS = 600  # instructions of one element: with more, kernels take seconds to compile
-MOST_PROMISED = 2400  # … if kernels are to be as few as possible
+MOST_PROMISED = 2400  # the same under max_kernels
 Fits = Callable[[Dim, int], bool]
 
 

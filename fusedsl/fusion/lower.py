@@ -34,7 +34,7 @@ from .view_coordinates import divides_by_literals, through_gather, through_index
 
 Key = tuple[Node, Coordinates]
 MOST_READS = 128  # coordinates at which one value is recomputed; beyond, it is stored
-MOST_FOLDS = 16  # … for a reduction: each is a loop, which takes long to compile
+MOST_FOLDS = 16  # the same for a reduction: each is a loop, which takes long to compile
 ANYWHERE = (
     "convert",
     "cast",

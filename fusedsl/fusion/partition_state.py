@@ -20,7 +20,7 @@ from .scalar_program import ScalarStore
 
 MOST_PRICED = 64  # decisions; pricing one walks all nodes of two kernels
 ONE_BLOCK = 65536  # elements that a full reduction by one block may store too; beyond, a second kernel is faster
-STEADY_BLOCK = 1 << 20  # … if batch-invariant
+STEADY_BLOCK = 1 << 20  # the same if batch-invariant
 
 
 class PartitionState(ProducerMap):

@@ -17,8 +17,8 @@ LATENCY = 1.4e-6  # seconds of one round of loads: the least time of a kernel th
 APART = 1.3  # overlap of the load latency with other work: 1 is none, infinity full
 READ_SHARE, WRITE_SHARE = 0.96, 0.84  # of the data sheet's bandwidth, for reads and writes
 ISSUE_SHARE = 0.85  # of the issue rate that code without memory accesses reaches
-SPECIAL_SHARE = 0.92  # … of the rate of special functions
-TENSOR_SHARE = 0.92  # … of the rate of tensor cores
+SPECIAL_SHARE = 0.92  # of the rate of special functions (MUFU)
+TENSOR_SHARE = 0.92  # of the rate of tensor cores
 FLOAT_PART = 0.7  # of instructions that FP32 units execute; the rest compares, selects, converts and moves
 DEPENDENT = 9  # cycles between dependent instructions of one thread
 SATURATING = 48 << 10  # bytes in flight per SM that saturate memory
@@ -36,9 +36,9 @@ class Work:
     special: float = 0  # of the instructions, on the special function units
     double: float = 0  # of the instructions, in float64
     chain: float = 0  # instructions that one thread issues
-    under_way: float | None = None  # bytes of loads in flight on all SMs; None: enough
-    again: float = 0  # bytes that later passes read again
-    kept: float = 0  # bytes that must stay in the L2 for later passes
+    in_flight: float | None = None  # bytes of loads in flight on all SMs; None: enough
+    reread: float = 0  # bytes that later passes read again, from the L2 if `reread_footprint` fits it
+    reread_footprint: float = 0  # bytes that have to stay in the L2 for later passes
     products: float = 0  # multiply-adds of tensor cores, not overlapped with other instructions
     apart: float = 0  # bytes not overlapped with computation
 
@@ -67,14 +67,14 @@ def limits(hardware: Hardware) -> tuple[Work, ...]:
 
 
 def _memory(work: Work, hardware: Hardware) -> float:
-    read, again = work.read, work.again
-    if work.kept > L2_SHARE * hardware.l2:
-        read, again = read + again, 0
+    read, reread = work.read, work.reread
+    if work.reread_footprint > L2_SHARE * hardware.l2:
+        read, reread = read + reread, 0
     streaming = read / READ_SHARE + work.written / WRITE_SHARE
-    if work.under_way:
+    if work.in_flight:
         most = SATURATING * hardware.multiprocessors
-        streaming = max(streaming, read / READ_SHARE * most / work.under_way)
-    from_l2 = (read + again) / hardware.rate(L2_BYTES)
+        streaming = max(streaming, read / READ_SHARE * most / work.in_flight)
+    from_l2 = (read + reread) / hardware.rate(L2_BYTES)
     return max(streaming / hardware.bandwidth, from_l2)
 
 

@@ -115,13 +115,11 @@ class AttentionBody:
     epilogues: tuple[OutputEpilogue, ...]
     block_mask: BlockMask | None = None
     mask_inputs: tuple[Body, ...] = ()  # loads and index masks of each (query, key) element; a result each
-    row_inputs: tuple[Body, ...] = ()  # … of each row
+    row_inputs: tuple[Body, ...] = ()  # loads of each row; a result each
     update_row_max: Body | None = (
         None  # with a running reference: the tile's row maximum and the running one, combined first
     )
-    choose_reference: Body | None = (
-        None  # … and the reference that the tile is measured from: it may stay below the maximum
-    )
+    choose_reference: Body | None = None  # the reference that the tile is measured from: it may stay below the maximum
     combine_splits: Reduction | None = None  # combines the row states of two splits of the keys
     paged: PagedOperands | None = None  # paged k and v
     mask_summary: str = ""  # text of explain(): which tiles are skipped or need no mask

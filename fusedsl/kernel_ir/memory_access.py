@@ -23,8 +23,8 @@ INDEX64_FROM = (1 << 31) - (
     1 << 20
 )  # offsets and counts from here on need 64 bits; below, a last tile may reach past the end
 SHORT_ROW = 1 << 15  # columns, up to which a single row takes no longer where its ends are checked
-STATE_WORDS = 16  # registers of the states of one vector across columns …
-PLACED, PLACED_WORDS = 3, 24  # … of a value and its place, where else single elements are read (1.2 ms, or 1.9)
+STATE_WORDS = 16  # registers of the states of one vector across columns, at most
+PLACED, PLACED_WORDS = 3, 24  # words of a (value, index) state; registers of such states at most (1.2 ms, or 1.9)
 SHIFTED_FROM = 256  # elements folded, and kept, from which on vectors are worth shifting
 
 

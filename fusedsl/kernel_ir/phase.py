@@ -142,7 +142,7 @@ class Phase:
     column_reductions: tuple[Reduction, ...] = ()  # over all row axes, one state per column; the kernel finishes them
     products: tuple[MatrixProduct, ...] = ()  # one for each of `folds`, if all of them sum matrix products
     reuses_reference: bool = False  # later tiles may be measured from the references of the first one
-    derived: DerivedAccumulators | None = None  # … and combine all accumulators but these
+    derived: DerivedAccumulators | None = None  # accumulators that follow from the others; all but these are combined
     scatters: tuple[Scatter, ...] = ()  # after `element`, whose results they merge in the order of the elements
 
     @property

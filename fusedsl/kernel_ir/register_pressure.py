@@ -20,17 +20,17 @@ from .liveness import last_uses, register_count
 from .phase import Body, Phase
 
 BASE = 14  # registers beside tiles and bodies: addresses, counters, the state of a fold
-TILED = 8  # … for a loop whose states are counted
-LOOPED = 16  # … for a loop over columns: states that are carried, and what is left of the row
-PLACED = 3  # … for each vector that is placed along several axes
-FLOAT64 = 8  # … for the slow paths of float64 functions
-AGAIN_FROM = 48  # elements of a thread, from which on it keeps 16-bit rows in pairs
+TILED = 8  # registers beside a loop whose states are counted
+LOOPED = 16  # registers beside a loop over columns: carried states, and the rest of the row
+PLACED = 3  # registers for each vector that is addressed along several axes
+FLOAT64 = 8  # registers for the slow paths of float64 functions
+PACKED_FROM = 48  # elements of a thread from which on 16-bit rows stay packed
 STREAMED = 2  # vectors of a load that are on their way while others are worked on
 SLOW = {"divide", "sqrt", "sin", "cos", "tan", "power", "fmod", "remainder", "floor_divide", "cbrt", "hypot", "lgamma"}
 SLOW |= {"arctan2"}
 SPARE = 10  # what the compiler takes at least beyond the need of a map with functions or narrow elements, where it may
-BYTE_SHARE = 1.45  # … of a map over elements of a byte, four of which it takes apart at once: a factor
-ROW_SPARE, ROW_SHARE = 12, 1.5  # … of rows, whose phases it interleaves: registers, and a factor
+BYTE_SHARE = 1.45  # factor on a map over 1-byte elements, four of which it unpacks at once
+ROW_SPARE, ROW_SHARE = 12, 1.5  # registers, and a factor, on rows, whose phases are interleaved
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def stays_packed(kernel: KernelIR, dtype: DType, width: int, vectors: int) -> bo
     That takes instructions, of which rows that are not aligned have none to spare, and short ones better uses: on an
     H200 layer norm over bfloat16 rows of 4096 is 3 % slower for it, over rows of 16384 5 % faster.
     """
-    packed = register_count([dtype], packed=width > 1) < 1 and width * vectors >= AGAIN_FROM
+    packed = register_count([dtype], packed=width > 1) < 1 and width * vectors >= PACKED_FROM
     return packed and kernel.row_axes > 0 and not any(operand.access == "peeled" for operand in kernel.operands)
 
 

@@ -42,7 +42,7 @@ def kernel_work(
     issued, special, double = instruction_totals(kernel, launch.bound)
     issued += _sort_instructions(launch)
     once = sum(size // passes for size, passes in reads)
-    again = sum(size for size, _ in reads) - once
+    reread = sum(size for size, _ in reads) - once
     read_in_passes, written_in_passes = _sort_bytes(launch)
     at_once = min(blocks, hardware.multiprocessors * max(1, launch.blocks_per_sm(hardware)))
     return Work(
@@ -52,9 +52,9 @@ def kernel_work(
         special,
         double,
         chain=issued / max(1, blocks * threads),
-        under_way=at_once * threads * _thread_loads(kernel, launch.schedule) or None,
-        again=again,
-        kept=at_once * _row_bytes(launch) if again else 0,
+        in_flight=at_once * threads * _thread_loads(kernel, launch.schedule) or None,
+        reread=reread,
+        reread_footprint=at_once * _row_bytes(launch) if reread else 0,
     )
 
 

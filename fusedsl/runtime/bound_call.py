@@ -78,7 +78,7 @@ def fix_arguments(
     if device is not None and driver().launch_address.value:
         graphs = _StreamGraphs(fire, overlapped_launches(call, values), device)
         lines.add(f"if {lines.name(graphs.get)}(stream, {lines.name(graphs.fire)})(stream):")
-        lines.add(f"    {lines.name(graphs.again)}(stream)")
+        lines.add(f"    {lines.name(graphs.relaunch)}(stream)")
     else:
         _fire(call, values, lines)
     if written:
@@ -132,7 +132,7 @@ class _StreamGraphs:
             self.builtins[stream] = entry or self.fire
         return 0
 
-    def again(self, stream: int) -> None:
+    def relaunch(self, stream: int) -> None:
         """Launch after the graph could not be launched; a retired graph is recorded again."""
         self.launch(stream)
         graph = self.graphs.get(stream)

@@ -1,4 +1,4 @@
-"""The errors that CUresult codes of the driver stand for."""
+"""CUresult codes of the driver as errors, with help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches of GEMMs by a library, whichever it is: what a call, and the generated code of warm calls, ask of them."""
+"""GEMM launches by a library, cuBLAS or BLAS: the interface that calls and the generated code of warm calls use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GemmLaunch:
         return {"gemm": gemm_to_json(self.product)}
 
     def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
-        """See `LaunchRecord.watches`: it checks no addresses."""
+        """False, as a library's launch checks no addresses; see `LaunchRecord.watches`."""
         return False
 
     def repeat_lines(

@@ -29,12 +29,8 @@ from .parameter_packing import BLOCK_BYTES, BlockLayout, Namer
 
 MAX_GRID_BLOCKS = 2**31 - 1  # along x, on every architecture
 _CONFIG, _SIZE, _BLOCK = 0, 56, 64  # offsets in a scratch area: CUlaunchConfig, the block's size, the block
-_COOPERATIVE, _CLUSTER, _PROGRAMMATIC_STREAM_SERIALIZATION = (
-    2,
-    4,
-    6,
-)  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, …_CLUSTER_DIMENSION,
-# …_PROGRAMMATIC_STREAM_SERIALIZATION
+# CU_LAUNCH_ATTRIBUTE_COOPERATIVE, _CLUSTER_DIMENSION and _PROGRAMMATIC_STREAM_SERIALIZATION of the driver API
+_COOPERATIVE, _CLUSTER, _PROGRAMMATIC_STREAM_SERIALIZATION = 2, 4, 6
 DEFAULT_SHARED_LIMIT = 48 << 10  # bytes of shared memory of a block, static and dynamic, without opt-in
 DEPENDENT_LAUNCH_CC = (9, 0)  # the first with programmatic dependent launch
 PORTABLE_CLUSTER = 8  # blocks of a cluster that every device with clusters takes
@@ -145,9 +141,13 @@ class LaunchRecord:
         entry_layout = entry_layout._replace(pointer_payloads=(*entry_layout.pointer_payloads, len(words)))
         packs, call = self.layout.call_lines(name(entry), entry_layout, [*words, "stream"], name)
         judged = [f"    if code == {GUARD_FAILED}:", "        return None"] if watch.remainders else []
-        return packs, [f"if code := {call}:", *judged, f"    {name(self.again)}(code, {payloads}, {name(graph)})"]
+        return packs, [
+            f"if code := {call}:",
+            *judged,
+            f"    {name(self.launch_or_raise)}(code, {payloads}, {name(graph)})",
+        ]
 
-    def again(self, code: int, payloads: Sequence[Any], stream: int, graph: CapturedGraph | None) -> None:
+    def launch_or_raise(self, code: int, payloads: Sequence[Any], stream: int, graph: CapturedGraph | None) -> None:
         """Handle the nonzero result `code` of a builtin: launch in the right context, or raise the error.
 
         -1 asks for a graph to be recorded.

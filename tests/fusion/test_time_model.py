@@ -59,15 +59,15 @@ def test_float64_is_slow_where_there_are_few_units_for_it():
 def test_too_few_loads_under_way_do_not_fill_the_memory():
     full = Work(1e9, 0, 0)
     enough = 48 * 1024 * H200.multiprocessors
-    assert seconds(replace(full, under_way=enough), H200) == pytest.approx(seconds(full, H200))
-    half = seconds(replace(full, under_way=enough // 2), H200)
+    assert seconds(replace(full, in_flight=enough), H200) == pytest.approx(seconds(full, H200))
+    half = seconds(replace(full, in_flight=enough // 2), H200)
     assert half - LAUNCH == pytest.approx(2 * (seconds(full, H200) - LAUNCH), rel=0.01)
 
 
 def test_what_the_l2_keeps_is_read_again_for_less():
     once = Work(1e9, 1e9, 0)
-    kept = replace(once, again=1e9, kept=10 << 20)
-    lost = replace(once, again=1e9, kept=100 << 20)
+    kept = replace(once, reread=1e9, reread_footprint=10 << 20)
+    lost = replace(once, reread=1e9, reread_footprint=100 << 20)
     assert seconds(once, H200) <= seconds(kept, H200) < seconds(lost, H200)
     assert seconds(lost, H200) == pytest.approx(seconds(replace(once, read=2e9), H200))
 

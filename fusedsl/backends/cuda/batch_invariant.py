@@ -10,10 +10,10 @@ from ...kernel_ir.kernel import KernelIR, Operand
 from ...kernel_ir.memory_access import ACCESS_BYTES
 from .split_heuristics import finishes_at_once
 
-# Rows of the canonical extents, whatever a call has. The schedule is chosen as if
-FEW = 1  # … there were a single row, which several blocks may share
-MANY = 1 << 16  # … rows filled the machine, each with a block of its own
-STRIP = 1024  # … there were so many neighbouring rows, which are folded side by side by vectors across them
+# Canonical numbers of rows, for which a schedule is chosen whatever number a call has.
+FEW = 1  # a single row, which several blocks may share
+MANY = 1 << 16  # rows fill the machine, each with a block of its own
+STRIP = 1024  # so many neighbouring rows, which vectors across them reduce side by side
 
 
 def batch_invariant_width(columns: int, dtypes: Sequence[DType], lines: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""Layered layout of a directed graph (Sugiyama's): layers by longest path, orders by barycentres, places abreast."""
+"""Layered layout of a directed graph (Sugiyama): layers by longest path, orders by barycentres, coordinates."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-SWEEPS = 8  # of ordering, and of placing
-GAP, DEEP = 18.0, 44.0  # between two boxes of a layer, and between two layers
-LANE = 8.0  # width of an edge that passes a layer
+SWEEPS = 8  # passes of crossing reduction, and of x coordinates
+GAP, LAYER_GAP = 18.0, 44.0  # between two boxes of a layer, and between two layers
+LANE = 8.0  # width of the virtual node of an edge that passes a layer
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ def lay_out(boxes: Sequence[NodeSize], edges: Iterable[tuple[int, int]]) -> Grap
             chain.append(len(sizes) - 1)
         chains[a, b] = [*chain, b]
     links = [pair for chain in chains.values() for pair in pairwise(chain)]
-    rows = _ordered(layer, links)
-    x = _places(rows, sizes, links)
-    y, height = _heights(rows, sizes)
+    rows = _reduce_crossings(layer, links)
+    x = _x_coordinates(rows, sizes, links)
+    y, height = _y_coordinates(rows, sizes)
     left = min((x[n] - sizes[n].width / 2 for n in range(len(sizes))), default=0.0) - 2
     centres = {n: (x[n] - left, y[layer[n]]) for n in range(len(sizes))}
     width = max((centres[n][0] + sizes[n].width / 2 for n in range(len(sizes))), default=0.0) + 2
@@ -73,7 +73,7 @@ def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     return layer
 
 
-def _ordered(layer: Sequence[int], links: Sequence[tuple[int, int]]) -> list[list[int]]:
+def _reduce_crossings(layer: Sequence[int], links: Sequence[tuple[int, int]]) -> list[list[int]]:
     """The nodes of each layer from left to right, with few crossings."""
     rows = [[n for n, own in enumerate(layer) if own == k] for k in range(max(layer, default=-1) + 1)]
     near: dict[int, tuple[list[int], list[int]]] = {n: ([], []) for n in range(len(layer))}
@@ -85,16 +85,18 @@ def _ordered(layer: Sequence[int], links: Sequence[tuple[int, int]]) -> list[lis
         for row in rows if side == 0 else rows[::-1]:
             place = {n: k for other in rows for k, n in enumerate(other)}
 
-            def middle(n: int, side: int = side, place: Mapping[int, int] = place) -> float:
+            def barycentre(n: int, side: int = side, place: Mapping[int, int] = place) -> float:
                 beside = near[n][side]
                 return sum(place[m] for m in beside) / len(beside) if beside else float(place[n])
 
-            row.sort(key=middle)
+            row.sort(key=barycentre)
     return rows
 
 
-def _places(rows: Sequence[Sequence[int]], sizes: Sequence[NodeSize], links: Sequence[tuple[int, int]]) -> list[float]:
-    """The middle of each node, as near to its neighbours' as the order of its layer allows."""
+def _x_coordinates(
+    rows: Sequence[Sequence[int]], sizes: Sequence[NodeSize], links: Sequence[tuple[int, int]]
+) -> list[float]:
+    """The centre of each node, as near to the mean of its neighbours' as the order of its layer allows."""
     x = [0.0] * len(sizes)
     for row in rows:
         start = 0.0
@@ -109,15 +111,15 @@ def _places(rows: Sequence[Sequence[int]], sizes: Sequence[NodeSize], links: Seq
         near[b].append(a)
     for sweep in range(SWEEPS):
         for row in rows if sweep % 2 else rows[::-1]:
-            wanted = [sum(x[m] for m in near[n]) / len(near[n]) if near[n] else x[n] for n in row]
-            for n, place in zip(row, _apart(wanted, [sizes[n].width for n in row])):
+            preferred = [sum(x[m] for m in near[n]) / len(near[n]) if near[n] else x[n] for n in row]
+            for n, place in zip(row, _without_overlaps(preferred, [sizes[n].width for n in row])):
                 x[n] = place
     return x
 
 
-def _apart(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
-    """Places in this order that do not overlap: the mean of those pushed to the right and those pushed to the left."""
-    right, left = list(wanted), list(wanted)
+def _without_overlaps(preferred: Sequence[float], widths: Sequence[float]) -> list[float]:
+    """Centres in this order without overlaps: the mean of those pushed to the right and those pushed to the left."""
+    right, left = list(preferred), list(preferred)
     for k in range(1, len(right)):
         right[k] = max(right[k], right[k - 1] + (widths[k - 1] + widths[k]) / 2 + GAP)
     for k in range(len(left) - 2, -1, -1):
@@ -125,11 +127,11 @@ def _apart(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
     return [(a + b) / 2 for a, b in zip(right, left)]
 
 
-def _heights(rows: Sequence[Sequence[int]], sizes: Sequence[NodeSize]) -> tuple[list[float], float]:
+def _y_coordinates(rows: Sequence[Sequence[int]], sizes: Sequence[NodeSize]) -> tuple[list[float], float]:
     """The middle of each layer, and the height of them all."""
     y, top = [], 2.0
     for row in rows:
         tall = max((sizes[n].height for n in row), default=0.0)
         y.append(top + tall / 2)
-        top += tall + DEEP
-    return y, max(top - DEEP, 0.0) + 2
+        top += tall + LAYER_GAP
+    return y, max(top - LAYER_GAP, 0.0) + 2

@@ -242,7 +242,7 @@ def test_rows_of_a_cluster(text, shape, dtype):
 
 
 def test_rows_of_a_cluster_whose_last_phase_computes_again(monkeypatch):
-    monkeypatch.setattr(cluster, "AGAIN_FROM", 1 << 15)
+    monkeypatch.setattr(cluster, "REMAT_FROM", 1 << 15)
     with exact_gpu(multiprocessors=4) as gpu:
         check_twice(gpu, "softmax(x)", {"x": normal(2, 1 << 16, dtype=BRAIN)})
     source = fd.kernel("softmax(x)").source(fd.spec((4096, 1 << 16), "bfloat16"), device="cuda")

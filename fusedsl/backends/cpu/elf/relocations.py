@@ -102,7 +102,7 @@ MACHINES = {
             273: _bits(5, 19, _between, 4),  # LD_PREL_LO19
             275: _page, 277: _bits(10, 12, _low),  # ADR_PREL_PG_HI21, ADD_ABS_LO12_NC
             278: _bits(10, 12, _low), 284: _bits(10, 12, _low, 2), 285: _bits(10, 12, _low, 4),  # LDST8, 16, 32 …
-            286: _bits(10, 12, _low, 8), 299: _bits(10, 12, _low, 16),  # … 64, 128_ABS_LO12_NC
+            286: _bits(10, 12, _low, 8), 299: _bits(10, 12, _low, 16),  # LDST64, LDST128_ABS_LO12_NC
             280: _bits(5, 19, _between, 4),  # CONDBR19
             282: _bits(0, 26, _between, 4), 283: _bits(0, 26, _between, 4),  # JUMP26, CALL26
         },

@@ -73,8 +73,8 @@ def pack(x: LLVMValue, d: DType) -> LLVMValue:
     return (value | ((bits >> 16) & 0x8000)).to(UINT16)
 
 
-# Of the two float8 formats (Micikevicius et al., arXiv 2209.05433): bits of the fraction, exponent bias, the largest
-# word (e4m3fn: NaN, for it has no infinity; e5m2: infinity), and the word of NaN.
+# float8 formats (Micikevicius et al., arXiv 2209.05433), by whether they are e4m3fn: bits of the fraction, exponent
+# bias, the largest word (e4m3fn: NaN, for it has no infinity; e5m2: infinity), and the word of NaN.
 FRACTION, BIAS = {True: 3, False: 2}, {True: 7, False: 15}
 TOP, NAN = {True: 0x7F, False: 0x7C}, {True: 0x7F, False: 0x7E}
 

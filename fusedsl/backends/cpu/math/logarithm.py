@@ -3,7 +3,7 @@
 x = 2^k (1 + f), 1 + f in [√½, √2). log(1 + f) is fdlibm's e_log.c and musl's logf.c. log2 of two parts is
 2/ln 2 · artanh q for q = f / (2 + f), a polynomial of z = q²: q, z and the first two terms carry their rounding errors
 along, each as the exact rest of an fma (Dekker, 1971; Muller et al., Handbook of Floating-Point Arithmetic, ch. 4), and
-the rest of the polynomial is minimax. It is right to 2^-65 (float64) and 2^-33 (float32) of itself.
+the rest of the polynomial is minimax. Its relative error is 2^-65 (float64) and 2^-33 (float32).
 """
 
 from __future__ import annotations

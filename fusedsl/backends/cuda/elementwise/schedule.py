@@ -15,11 +15,12 @@ from ..schedule_base import Extents, Schedule
 BLOCK_VECTORS = 256
 MOST_NEEDED = 128  # registers a thread, by estimate, beyond which it gets fewer vectors
 MIDDLE_BODY = 16  # instructions an element: about as long as memory takes for 16 bits
-LONG_BODY, LONG_NARROW = 18, 24  # … from which on two vectors interleave, and of several 16-bit arrays
+# instructions an element from which on two vectors interleave, and from which on those of several 16-bit arrays do
+LONG_BODY, LONG_NARROW = 18, 24
 UNROLLED = (
     1000  # instructions of a thread: of longer ones a vector is enough work, and twice as much compiles no faster
 )
-FULL_NARROW = 64  # … from which on the eight elements of one 16-bit vector keep a thread busy
+FULL_NARROW = 64  # instructions an element from which on the eight elements of one 16-bit vector keep a thread busy
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,7 @@ class TransposeEmitter:
         return self.src.bind(f"{name}_transpose", self.patch.via_smem(self.kernel.operands[k].dtype.name, vectorized))
 
     def _allocate(self, name: str, k: int) -> None:
-        """… and its shared memory."""
+        """Emit the allocation of its shared memory."""
         size = self.schedule.edge**2 * self.kernel.operands[k].dtype.itemsize
         self.src.assign(f"{name}_smem", self.src.bind(f"{name}_allocate", shared_bytes(size))())
 

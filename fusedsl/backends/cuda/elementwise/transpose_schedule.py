@@ -16,7 +16,7 @@ THREADS = 256
 LONG_EDGE, EDGE, SHORT_EDGE = 128, 64, 32  # rows and columns of a patch
 WAVES = 4  # blocks for each multiprocessor, below which patches are not made long
 SHARED = 48 << 10  # bytes that a block has without asking
-SYSTEM_SHARED = 1 << 10  # … beside which the system takes some of its own
+SYSTEM_SHARED = 1 << 10  # bytes of shared memory that the system takes for each block
 THIN = 16  # an axis shorter than this leaves most of a patch empty
 TURNING = 4  # registers for the places of two orientations
 

@@ -31,7 +31,7 @@ def _call(name: str, parameters: str, arguments: list[str]) -> str:
 
 
 class Named:
-    """What has a name in a generated file."""
+    """An object of a generated file: prints as its name."""
 
     def __init__(self, name: str):
         self.name = name

@@ -50,7 +50,7 @@ class Layout(Protocol):
     @property
     def stores(self) -> str: ...  # the condition under which a thread stores its elements; empty: always
     @property
-    def stores_row(self) -> str: ...  # … and what is computed once a row
+    def stores_row(self) -> str: ...  # the condition under which a thread stores what is computed once a row
     def rows(self, emitter: PhaseEmitter) -> AbstractContextManager[None]: ...
     def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None: ...
 

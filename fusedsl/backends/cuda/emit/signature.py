@@ -61,7 +61,7 @@ class Names:
                 return self.word(slot.index)
 
     def parameters(self) -> list[str]:
-        """Of all parameters, in the order of the parameter block."""
+        """The names of all parameters, in the order of the parameter block."""
         return [self.parameter(slot) for slot in kernel_params(self.kernel)]
 
     def signature(self) -> list[str]:

@@ -91,7 +91,7 @@ def narrow(e: Emitter, x: ir.Value, name: str) -> ir.Value:
     return b.trunc(b.select(b.fcmp_unordered("uno", x, x), I32(0x7FFF), rounded), I16)
 
 
-# Of float8: bits of the fraction, exponent bias, the word from which on there is no finite number, and that of NaN.
+# float8 formats: bits of the fraction, exponent bias, the first word that is no finite number, the word of NaN.
 _BYTES = {"float8_e4m3fn": (3, 7, 0x7F, 0x7F), "float8_e5m2": (2, 15, 0x7C, 0x7E)}
 _LARGEST = {
     "float8_e4m3fn": 464.0,

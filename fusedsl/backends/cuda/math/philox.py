@@ -53,7 +53,7 @@ def philox(first: int):
 
 
 def shared_philox(name: str):
-    """Of all that counters 0, 1, … give, the number at one position."""
+    """The random number at one position of the stream that counters 0, 1, … give."""
 
     def rule(*kinds):
         if not all(kind == types.uint64 for kind in kinds):

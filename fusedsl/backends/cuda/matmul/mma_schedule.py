@@ -28,11 +28,11 @@ from .tile_shapes import (
 LONGEST = 1 << 31  # rows, columns and steps are int32
 MOST_SUMS = 128  # words of a thread, over all products
 CHAIN = 2048  # products that a thread adds one after another before their sum joins the others
-MMA_CHAIN = 1 << 15  # … that tensor cores add, several at a time
+MMA_CHAIN = 1 << 15  # products that a tensor core accumulates, several at a time, before the sum joins the others
 STAGES = 3
 OTHER_REGISTERS = 64  # of a thread, for fragments and addresses
 MOST_ELEMENTS = 96  # of all operands, that a thread holds between a load and the store to shared memory
-MOST_HELD = 160  # … and of these and of sums together: else they spill beside an epilogue
+MOST_HELD = 160  # elements of these and of accumulators that a thread has live: with more, an epilogue spills
 SYSTEM_BYTES = 1024  # of shared memory, that a block takes besides its own
 ALIGNMENT = 128  # of the tiles in shared memory
 SPLITS = (2, 3, 4, 6, 8, 12, 16)  # of the steps of a tile, that are tried

@@ -27,7 +27,7 @@ class Peephole:
 PEEPHOLES = (
     Peephole("x * (1 / d) is x / d within 2**-15 ulp of a bfloat16, and rounds to the same float8", stored_quotients),
     Peephole(
-        "exp and log by the hardware are off by less than 2**-8 of what rounding to 16 bits does", stored_functions
+        "the error of exp and log by the hardware is less than 2**-8 of that of rounding to 16 bits", stored_functions
     ),
 )
 ROW_PEEPHOLES = (

@@ -10,8 +10,8 @@ from ....kernel_ir.kernel import KernelIR, MixedReductionKernel
 from ....kernel_ir.phase import Body, Phase
 
 ROW_FUNCTIONS = {"exp": "exp_for_half", "log": "log_approx"}
-SCALED = {"multiply", "mul_rn", "divide", "quotient"}  # what leaves an error what it is, relative to a value
-ADDED = SCALED | {"add", "subtract"}  # … or relative to the largest of what is added
+SCALED = {"multiply", "mul_rn", "divide", "quotient"}  # operations that keep a relative error
+ADDED = SCALED | {"add", "subtract"}  # operations that keep an error relative to the largest summand
 SUMMED = ADDED | {"log"}
 # By what is stored: what computes it, of which of a quotient's operands (x, divisor, scale, inverse).
 STORED_QUOTIENTS = {BFLOAT16: ("div_for_bf16", (0, 2, 3)), FLOAT8_E4M3FN: ("div_for_fp8", (0, 1, 2, 3))}
@@ -20,14 +20,14 @@ STORED_QUOTIENTS = {BFLOAT16: ("div_for_bf16", (0, 2, 3)), FLOAT8_E4M3FN: ("div_
 def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     """The body with `exp_for_half` and `log_approx` where a kernel's outputs are 16-bit floats.
 
-    exp(x) is off by 2**-24 |x| + 2**-21 of itself. Rounding a computed x to float32 changes exp(x) by about as much,
-    and rounding the result to 16 bits by more than 2**8 times as much. So the short exponential of a computed x is used
-    if it is only scaled before it is summed or stored.
+    The relative error of the short exp(x) is 2**-24 |x| + 2**-21. Rounding a computed x to float32 changes exp(x) by
+    about as much, and rounding the result to 16 bits by more than 2**8 times as much. So the short exponential of a
+    computed x is used if it is only scaled before it is summed or stored.
 
-    Rows that are too long to be held fold long sums, whose rounding is larger than these errors. There the exponential
-    may also be added to other values. If it is only summed, x may be an element as it was loaded, and the exponential
-    may be the argument of a logarithm. Logarithms of computed values, which are off by 2**-22, are used in such rows if
-    they are only summed.
+    Rows that are not resident are reduced in long sums, whose rounding is larger than these errors. There the
+    exponential may also be added to other values. If it is only summed, x may be an element as it was loaded, and the
+    exponential may be the argument of a logarithm. Logarithms of computed values, whose error is 2**-22, are used in
+    such rows if they are only summed.
     """
     stores = [store for part in kernel.phases for store in (*part.stores, *part.row_stores)]
     stores += kernel.column_epilogue.stores if isinstance(kernel, MixedReductionKernel) else ()

@@ -16,10 +16,10 @@ EPILOGUE_FUNCTIONS = {"exp": "exp_for_half", "logistic": "logistic_for_half", "t
 def epilogue_functions(kernel: KernelIR, body: Body) -> Body:
     """The body after the sums of products with shorter functions, if all that is stored are 16-bit floats.
 
-    They are off by 2**-24 |x| + 2**-20, which is less than 2**-8 of what rounding to 16 bits does, and about what the
-    rounding of a long sum to float32 does to x: so they serve what is scaled, or added to others. erf is off by 2**-23
-    of 1, like its own rounding to float32: it serves sums with a constant of at least 1/2 that are only scaled, for
-    where such a sum cancels, or is 1 in a logarithm, what is left may be less than that.
+    Their relative error is 2**-24 |x| + 2**-20: less than 2**-8 of the error of rounding to 16 bits, and about that of
+    rounding a long sum to float32. So they may be scaled, or added to others. The absolute error of erf is 2**-23, like
+    its own rounding to float32: it may be added to a constant of at least 1/2, and the sum may only be scaled. If such
+    a sum cancels, or is 1 in a logarithm, the rest may be less than that error.
     """
     stores = [store for phase in kernel.phases for store in phase.row_stores]
     kinds = {kernel.operands[store.operand].dtype for store in stores}
@@ -37,8 +37,10 @@ def epilogue_functions(kernel: KernelIR, body: Body) -> Body:
 
 
 def _with_gelu(body: Body) -> Body:
-    """The body with x / 2 (1 + erf(x / sqrt 2)) as one function: x times a share of the normal distribution, which is
-    off by less than 2**-16 of itself also where 1 + erf cancels."""
+    """The body with x / 2 (1 + erf(x / sqrt 2)) as one function: x times the Gaussian CDF.
+
+    Its relative error is below 2**-16 also where 1 + erf cancels.
+    """
     defined = {i.target: i for i in body.instructions}
     definitions: dict[str, Instruction] = {}
     for i in body.instructions:

@@ -14,8 +14,8 @@ from .smem import COPY_FROM
 from .tile_shape import RowProblem, tiled_schedule
 
 TEAMS = ((512, 2), (256, 3), (256, 2))  # threads of a block of a cluster, and such blocks on an SM
-AGAIN_FROM = 1 << 17  # columns of 16-bit rows whose last phase computes again what it would hold …
-AGAIN_VECTORS = 2  # … for so many vectors at a time
+REMAT_FROM = 1 << 17  # columns of 16-bit rows from which on the last phase rematerialises values
+REMAT_VECTORS = 2  # vectors for which that phase rematerialises values at a time
 APART_FROM = 60_000  # columns of rows that are not aligned, from which on their ends are apart
 LEAST_ON_SM = 72 << 10  # bytes of rows that an SM has to hold in registers, or shared memory is better
 SPARE = 8  # registers by which the prediction is too high for phases in pieces, and too low for float32 in clusters
@@ -60,7 +60,7 @@ def schedule_cluster(row: RowProblem) -> ResidentRowSchedule | None:
             spare = SPARE if schedule.epilogue_vectors else 0 if width >= 8 or late_tile_registers(kernel) else -SPARE
             if need <= registers_for(hardware, blocks, threads) + spare:
                 best, most = schedule, size
-    return best and (_denser(best, kernel, hardware) if columns >= AGAIN_FROM and row.reach == columns else best)
+    return best and (_denser(best, kernel, hardware) if columns >= REMAT_FROM and row.reach == columns else best)
 
 
 def _denser(schedule: ResidentRowSchedule, kernel: KernelIR, hardware: Hardware) -> ResidentRowSchedule:
@@ -72,7 +72,7 @@ def _denser(schedule: ResidentRowSchedule, kernel: KernelIR, hardware: Hardware)
     if less is None:
         return schedule
     need, blocks = (
-        required_registers(less, Tiling(schedule.width, schedule.vectors, epilogue_vectors=AGAIN_VECTORS)),
+        required_registers(less, Tiling(schedule.width, schedule.vectors, epilogue_vectors=REMAT_VECTORS)),
         schedule.blocks + 1,
     )
     if need > registers_for(hardware, blocks, schedule.block_threads):
@@ -83,7 +83,7 @@ def _denser(schedule: ResidentRowSchedule, kernel: KernelIR, hardware: Hardware)
         f"which leaves room for {blocks} blocks"
     )
     return replace(
-        schedule, blocks=blocks, rematerialize=True, epilogue_vectors=AGAIN_VECTORS, reason=reason, registers=registers
+        schedule, blocks=blocks, rematerialize=True, epilogue_vectors=REMAT_VECTORS, reason=reason, registers=registers
     )
 
 

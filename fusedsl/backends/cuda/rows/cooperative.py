@@ -18,11 +18,11 @@ from .schedule import RowSchedule, contiguous, row_width
 THREADS = 512  # of a block
 BLOCKS = 2  # on an SM
 PREFETCHING = (256, 3)  # the same of rows with special functions, whose next tile is loaded while they work
-SMALLER = (256, 3)  # … and of rows that are read again, where registers do not last for the others
+SMALLER = (256, 3)  # the same of rows that are read twice, if registers do not suffice for the others
 SPARE_REGISTERS = 3  # a thread's, beside the need: blocks that wait for each other cannot be fewer after a spill
 WIDE_REGISTERS = 16  # more where offsets have 64 bits
 IN_FLIGHT = 64  # bytes of loads that a thread should have under way
-MOST_ELEMENTS = 32  # … and the elements that it takes for it
+MOST_ELEMENTS = 32  # elements that a thread may take to have them in flight
 GRID_SYNC_SECONDS = 8e-6  # seconds of a row in which a gang meets, beside what it moves
 BUSY = 0.6  # of all SMs take the whole bandwidth
 FULL = 0.9  # of all blocks that fit do so, where they wait for each other

@@ -37,14 +37,14 @@ def emit_rows(kernel: KernelIR, schedule: RowSchedule) -> str:
 class GroupRow:
     """Layout of a row for each thread group."""
 
-    stores_row = ""  # the threads that do not store are told so by an argument
+    stores_row = ""  # no condition: stores of row values take `store_predicate` as an argument
 
     def __init__(self, src: SourceBuilder, schedule: RowSchedule, early: EarlyGathers):
         self.src, self.schedule, self.index = src, schedule, RowIndex(src, schedule)
-        first = "(thread_in_row == 0) & in_bounds" if self.index.has_several_rows else "thread_in_row == 0"
-        self.elements = RowElements(self.index, early, store_predicate=first)
+        store_predicate = "(thread_in_row == 0) & in_bounds" if self.index.has_several_rows else "thread_in_row == 0"
+        self.elements = RowElements(self.index, early, store_predicate=store_predicate)
         self.loops = RowLoops(self.elements, self._combine)
-        self.cluster_reductions = 0  # so far
+        self.cluster_reductions = 0  # emitted so far
 
     @property
     def stores(self) -> str:

@@ -185,7 +185,7 @@ class RowIndex:
         src.assign("head", f"{index}(-skew & {width - 1})  # elements before the first whole vector")
         if not self.schedule.full_vectors:  # a row may end before its first whole vector
             src.assign("head", f"{index}(minimum(head, columns))")
-        src.assign("whole", f"{index}((columns - head) & {-width})  # … and of all whole vectors")
+        src.assign("whole", f"{index}((columns - head) & {-width})  # columns of whole vectors, behind the head")
         src.assign("start", f"{index}(head + thread_in_row * {width})")
         src.assign("limit", f"{index}(head + whole)")
         for k in range(count):

@@ -13,8 +13,8 @@ from ..split_heuristics import finishes_at_once
 from .schedule import LOOP_BLOCK, WARP, LoopedRowSchedule, contiguous, needs_whole_block, row_width
 
 LOOP_ELEMENTS = 8  # a thread's tile in a loop over single elements
-STREAM_FROM = 12 << 10  # columns of rows that are read once and rather streamed than held
-STREAM_ROWS = 4  # … if there are so many for each SM
+STREAM_FROM = 12 << 10  # columns from which on rows that are read once are streamed, not resident
+STREAM_ROWS = 4  # rows for each SM from which on they are streamed
 MOST_REREADING = 512  # threads of a row that is read again
 STREAMING, MOST_STREAMING = 768, 128  # threads of an SM that stream rows, and those of a row where there are many
 FEWEST, FULLER = 0.75, 1.05  # of the blocks on an SM that stay, at least, where waves are so many times as full

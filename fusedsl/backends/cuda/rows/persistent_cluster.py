@@ -16,13 +16,13 @@ from .tile_shape import RowProblem, can_chunk_epilogue, epilogue_vectors_of
 
 PAIR, SINGLE = (256, 2), (512, 1)  # threads of a row in each block, and rows that a block works on at once
 LEAST_ROWS = 4  # of each team
-LEAST_HELD = 480 << 10  # bytes of what all rows read, from which on a cluster stays instead of making room for others …
-REREAD = 2  # … where they are so many times a row's own, else
-MUCH_HELD = 960 << 10  # so many
+LEAST_HELD = 480 << 10  # bytes of operands that all rows read, from which on clusters are persistent
+REREAD = 2  # multiple of a row's own bytes from which on LEAST_HELD counts, below it MUCH_HELD
+MUCH_HELD = 960 << 10  # bytes of operands that all rows read, as LEAST_HELD
 LEAST_LONG = 1280 << 10  # bytes of a row that no other schedule reads once
 STATES = 16 << 10  # bytes of shared memory beside: the system's, and states that blocks exchange
-LATE_PIECE = 4  # vectors of a piece of the last phase, of elements of 4 bytes, where a row's rest comes late …
-LATE_BELOW = 1 << 18  # … as it does below so many columns, or if it is folded but once
+LATE_PIECE = 4  # vectors of a chunk of the last phase, for 4-byte elements, if the rest of a row is loaded late
+LATE_BELOW = 1 << 18  # columns below which the rest of a row is loaded late, as it is with a single reduction
 SHORT, PIECE = 8, 2  # elements of a vector of 16 bits, of which half as much held is enough; vectors of a last phase
 TURNING = 10  # registers more that a loop over rows takes
 

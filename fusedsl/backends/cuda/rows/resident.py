@@ -18,7 +18,7 @@ from .tile_shape import RowProblem, tiled_schedule
 
 HELD_WORDS = {256: 80, 512: 72, 1024: 36}  # registers a thread that may hold a row, for teams up to this size
 MOST_NEEDED = 168  # registers a thread, by estimate, beyond which a row gets more threads
-FULL_WORDS, PACKED_WORDS = 64, 40  # … and so many before a larger team is tried; of pairs, which are unpacked beside
+FULL_WORDS, PACKED_WORDS = 64, 40  # words of a thread before a larger team is tried; packed ones, unpacked beside
 FETCHING = 64  # registers a thread, beyond which rows with gathers, which hold addresses too, get more threads
 FEW_THREADS, CROWDED = 8, 80  # rows of fewer threads get more of them if each needs more registers than the second
 STREAMS_MUCH = 4  # registers an element of what a phase streams, with which a row should not be alone on an SM

@@ -28,8 +28,8 @@ from . import RowGroups, RowGroupsIntrinsics, grid_barrier, grid_barrier_exit, g
 from .emit_elements import MixedElements, reduction_key
 from .schedule import LINE, MixedReductionSchedule, smem_row_layout, state_layout
 
-NEXT_ROW = "_next"  # suffix of what belongs to the row after this one
-PREFETCH_ROW = "_far"  # … and to the row whose copies are begun
+NEXT_ROW = "_next"  # suffix of names of the next row
+PREFETCH_ROW = "_far"  # suffix of names of the row that is prefetched
 LINES = TileIntrinsics("lines")  # of states, padded to whole vectors
 ROW_GROUPS = RowGroupsIntrinsics("row_groups")
 

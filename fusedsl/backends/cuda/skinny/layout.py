@@ -58,7 +58,7 @@ class SkinnyLayout:
 
     @property
     def streamed_bytes(self) -> int:
-        """Of a streamed operand's part of a stage."""
+        """Bytes of a streamed operand in a stage."""
         return self.itemsize * self.streamed * self.depth
 
     @property
@@ -69,17 +69,17 @@ class SkinnyLayout:
 
     @property
     def narrow_bytes(self) -> int:
-        """Of a narrow operand's part of a stage."""
+        """Bytes of a narrow operand in a stage."""
         return self.narrow * self.pitch
 
     @property
     def partial_bytes(self) -> int:
-        """Of the sums that the warps along the steps have of one product."""
+        """Bytes of the accumulators of one product in all warps along K."""
         return self.warps_k * self.record_bytes
 
     @property
     def record_bytes(self) -> int:
-        """Of the block's sums of one product."""
+        """Bytes of the block's accumulators of one product."""
         return 4 * self.narrow * self.streamed
 
     @property

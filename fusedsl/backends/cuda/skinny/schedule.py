@@ -64,7 +64,7 @@ class SkinnySchedule(Schedule):
         return len(narrow) * self.layout.narrow_bytes + len(streamed) * self.layout.streamed_bytes
 
     def shared_bytes(self, found: MatmulOperands) -> int:
-        """Of a block: the ring, and in its place the sums of the block's warps."""
+        """Bytes of shared memory of a block: the ring, and in its place later the accumulators of the warps."""
         return max(self.stages * self.stage_bytes(found), len(found.pairs) * self.layout.partial_bytes)
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:

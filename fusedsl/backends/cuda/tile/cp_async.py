@@ -47,7 +47,7 @@ class CpAsyncRing:
 
     @property
     def bytes(self) -> int:
-        """Of a vector."""
+        """Bytes of a vector."""
         return self.tile.width * dtype(self.name).itemsize
 
     def _own(self, e: Emitter, row: ir.Value) -> ir.Value:

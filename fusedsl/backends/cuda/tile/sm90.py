@@ -76,7 +76,7 @@ def tma_store_wait_read(left: int) -> Callable:
     return statement(f"cp.async.bulk.wait_group.read {left};\nbar.warp.sync 0xffffffff;")
 
 
-tma_store_wait = tma_store_wait_read(0)  # … of all of them
+tma_store_wait = tma_store_wait_read(0)  # waits for all groups
 
 
 def param_address(number: int) -> Callable:

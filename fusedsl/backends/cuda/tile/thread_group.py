@@ -90,7 +90,7 @@ class ThreadGroup:
             with b.if_then(b.icmp_unsigned("==", b.and_(thread, I32(WARP - 1)), I32(0))):
                 self._leave(e, arrays, state, b.lshr(thread, I32(5)))
         e.barrier()
-        if len(state) > FEW_VALUES and not across:  # … or each lane takes one, and the lanes of every warp merge them
+        if len(state) > FEW_VALUES and not across:  # each lane takes one state, and the lanes of every warp merge them
             place = b.and_(thread, I32(groups - 1))
             values = [b.load(b.gep(array, [place])) for array in arrays]
             own = [b.trunc(v, I1) if s.type == I1 else v for v, s in zip(values, state)]

@@ -20,17 +20,18 @@ ARITY = {"exp": 1, "exp2": 1, "tanh": 1}
 
 
 def approx(name: str) -> Callable:
-    """`f(values…)`: exp, exp2, tanh, maximum, minimum or quotient."""
+    """The intrinsic of exp, exp2, tanh, maximum, minimum or quotient."""
 
     def rule(*kinds):
         if any(kind != types.float32 for kind in kinds):
-            return _usual(name, kinds)
+            return _exact_rule(name, kinds)
         return types.float32, lambda e, *values: _approx(e, name, list(values))
 
     return intrinsic(ARITY.get(name, 2))(rule)
 
 
-def _usual(name: str, kinds: tuple[types.Type, ...]):
+def _exact_rule(name: str, kinds: tuple[types.Type, ...]):
+    """The typing rule of the function for types other than float32, which have no .approx instruction."""
     if name in ("maximum", "minimum"):
         return getattr(vocabulary, name)(*kinds)
     if name == "quotient":
@@ -41,14 +42,14 @@ def _usual(name: str, kinds: tuple[types.Type, ...]):
 def _approx(e: Emitter, name: str, values: list[ir.Value]) -> ir.Value:
     if name == "tanh":
         return tanh(e, *values)
-    if name == "quotient" and (inverse := _inverse(values[1])) is not None:
-        return e.builder.fmul(values[0], inverse)
+    if name == "quotient" and (reciprocal := _reciprocal(values[1])) is not None:
+        return e.builder.fmul(values[0], reciprocal)
     return e.asm(F32, TEXTS[name], ",".join(["=f", *["f"] * len(values)]), values)
 
 
-def _inverse(divisor: ir.Value) -> ir.Constant | None:
-    """1 / divisor if the divisor is a constant whose inverse is a normal number; else None."""
+def _reciprocal(divisor: ir.Value) -> ir.Constant | None:
+    """1 / divisor if the divisor is a constant whose reciprocal is a normal number; else None."""
     if not isinstance(divisor, ir.Constant) or not divisor.constant or not isfinite(divisor.constant):
         return None
-    inverse = 1 / divisor.constant
-    return ir.Constant(F32, inverse) if 2.0**-126 <= abs(inverse) < 2.0**127 else None
+    reciprocal = 1 / divisor.constant
+    return ir.Constant(F32, reciprocal) if 2.0**-126 <= abs(reciprocal) < 2.0**127 else None

@@ -243,7 +243,7 @@ def _stored(body: Iterable[ast.stmt]) -> set[str]:
 
 
 def _together(going: Sequence[Kinds]) -> tuple[Kinds, Kinds]:
-    """Of paths that go on: the types of names that have a value on all of them, and of all names."""
+    """(the types of names that have a value on all paths that go on, the types of all names there)"""
     if len(going) != 2:
         return {}, dict(going[0]) if going else {}
     met, (first, second) = _met(*going), going

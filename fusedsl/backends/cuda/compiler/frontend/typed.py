@@ -16,7 +16,7 @@ from .values import Frame, Unsuited, llvm_type
 Step = Callable[[Frame], None]
 """Writes one statement."""
 Kinds = dict[str, types.Type]
-"""Of the names that have a value."""
+"""The types of the names that have a value."""
 ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
 BITS = {ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor"}
 COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}

@@ -34,7 +34,7 @@ SLICE_CLOCKS = {
     64: {64: 357.0, 128: 502.0, 192: 570.0, 256: 631.0},
     128: {64: 650.0, 128: 775.0, 192: 900.0, 256: 1198.0},
 }
-SHARED_SLICE = 0.9  # … of that, if a cluster of tiles of 128 x 128 or less shares the columns
+SHARED_SLICE = 0.9  # the factor on that, if a cluster of tiles of 128 x 128 or less shares the columns
 # measured: H100: clocks of a launch, and of a tile for each sum of a thread; an instruction of the epilogue for each
 LAUNCH_CLOCKS, SUM_CLOCKS, INSTRUCTION_CLOCKS = 4000, 36, 1.6
 WAVE_CLOCKS = 1500  # of a tile, until products run at their rate
