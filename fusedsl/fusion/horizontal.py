@@ -70,17 +70,17 @@ def pack_launches(sizes: Sequence[tuple[float, int]], members: Sequence[int]) ->
     """
     launches: list[list[int]] = []
     decisions = []
-    held = dict(zip(members, sizes))
-    for k in sorted(members, key=lambda k: held[k][0]):
+    sizes_of = dict(zip(members, sizes))
+    for k in sorted(members, key=lambda k: sizes_of[k][0]):
         reason = ""
         for launch in launches:
-            smallest = held[launch[0]][0]
+            smallest = sizes_of[launch[0]][0]
             if len(launch) == MEMBERS:
                 reason = f"a launch has at most {MEMBERS} kernels"
-            elif _arrays(held, [*launch, k]) > ARRAYS:
+            elif _arrays(sizes_of, [*launch, k]) > ARRAYS:
                 reason = f"a launch has at most {ARRAYS} arrays"
-            elif held[k][0] > UNLIKE * smallest:
-                words = f"this kernel needs {held[k][0]:.0f} words a thread, that launch {smallest:.0f}"
+            elif sizes_of[k][0] > UNLIKE * smallest:
+                words = f"this kernel needs {sizes_of[k][0]:.0f} words a thread, that launch {smallest:.0f}"
                 reason = f"sharing would lower occupancy: {words}"
             else:
                 launch.append(k)
@@ -98,5 +98,5 @@ def pack_launches(sizes: Sequence[tuple[float, int]], members: Sequence[int]) ->
     return sorted(launches), decisions
 
 
-def _arrays(held: dict[int, tuple[float, int]], members: Iterable[int]) -> int:
-    return sum(held[k][1] for k in members)
+def _arrays(sizes_of: dict[int, tuple[float, int]], members: Iterable[int]) -> int:
+    return sum(sizes_of[k][1] for k in members)

@@ -98,23 +98,23 @@ class KernelLimits:
                 self._store_inner(x)
             if self._of(self.products, x) > 1:
                 self.stored[x] = INSIDE
-        held = [x for x in dict.fromkeys(operands) if self._of(self.products, x)]
-        if held and operands[0] is operands[1]:
-            self.stored[held[0]] = "both operands of a product are computed from it"
-        elif len(held) == 2:
-            scores = next((x for x in held if self.folded[x]), None)
-            for x in held:
+        computed = [x for x in dict.fromkeys(operands) if self._of(self.products, x)]
+        if computed and operands[0] is operands[1]:
+            self.stored[computed[0]] = "both operands of a product are computed from it"
+        elif len(computed) == 2:
+            scores = next((x for x in computed if self.folded[x]), None)
+            for x in computed:
                 if x is not scores:
                     self.stored[x] = "both operands of a matrix product are matrix products: it is computed once"
-        for x in held:
+        for x in computed:
             if x not in self.stored:
                 self._limit_attention(n, x, operands)
 
     def _limit_row(self, n: Node) -> None:
         """Store products below a weighted sum per row whose weights are computed from scores."""
-        held = [x for x in map(array_below, summed_factors(n)) if self._of(self.products, x)]
-        if len(held) == 1 and self.folded[held[0]] and self.products[held[0]] > 1:
-            self._store_inner(held[0])
+        computed = [x for x in map(array_below, summed_factors(n)) if self._of(self.products, x)]
+        if len(computed) == 1 and self.folded[computed[0]] and self.products[computed[0]] > 1:
+            self._store_inner(computed[0])
 
     def _limit_attention(self, n: Node, x: Node, operands: Sequence[Node]) -> None:
         """Store what attention cannot compute, for a product whose operand `x` is computed from scores."""

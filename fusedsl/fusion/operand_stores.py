@@ -137,10 +137,10 @@ def _store_by_row_kernel(
     pinned: int,
 ) -> None:
     """Let the kernel that folds the rows store the operand, in place of a fold that no other kernel loads."""
-    kept = {f for g in groups if g not in users for f in g.imports}
-    kept = kept.union(*(_read(user, frozenset((*user.imports, factor.value))) for user in users))
+    still_read = {f for g in groups if g not in users for f in g.imports}
+    still_read = still_read.union(*(_read(user, frozenset((*user.imports, factor.value))) for user in users))
     own = [r for r in producer.row_stores if r.kind == "temporary" and r.index >= pinned]
-    unread = [r for r in own if r.value in producer.folds and r.value not in kept]
+    unread = [r for r in own if r.value in producer.folds and r.value not in still_read]
     index = unread[0].index if unread else len(temporaries)
     root = temporary(factor.value, factor.axes, index)
     temporaries[index : index + 1] = [root.type]

@@ -35,7 +35,7 @@ ROW_SPARE, ROW_SHARE = 12, 1.5  # registers, and a factor, on rows, whose phases
 
 @dataclass(frozen=True)
 class Tiling:
-    """What of a schedule decides how much is held: `vectors` of `width` elements a thread.
+    """What of a schedule decides how many registers are live: `vectors` of `width` elements a thread.
 
     `load_all_first` loads everything before the first phase; `epilogue_vectors` is how many vectors the last phase
     takes at a time. Where `prefetch`, the next tile of a loop is loaded while one is worked on.
@@ -126,7 +126,9 @@ def _next(kernel: KernelIR, phase: Phase, tiling: Tiling) -> float:
 def _most(kernel: KernelIR, phases: Sequence[Phase], tiling: Tiling) -> float:
     """The most words that phases hold, the body of one element included."""
     values = _Values(kernel, phases, tiling)
-    return max(_held(values, number) + max(map(body_registers_of, phase.bodies)) for number, phase in enumerate(phases))
+    return max(
+        _live_words(values, number) + max(map(body_registers_of, phase.bodies)) for number, phase in enumerate(phases)
+    )
 
 
 class _Values:
@@ -218,12 +220,12 @@ class _Values:
     def total(self, names: Iterable[str], elements: int) -> float:
         return elements * sum(self.sizes[name] for name in names)
 
-    def arriving(self, number: int, held: set[str], fresh: Sequence[str], wanted: set[str]) -> float:
-        """Words held while the loads of a phase arrive."""
+    def arriving(self, number: int, live_in: set[str], fresh: Sequence[str], wanted: set[str]) -> float:
+        """Words live while the loads of a phase arrive."""
         count, width = self.tiling.elements, self.tiling.width
-        missing, most = set(fresh), self.total(held, count)
+        missing, most = set(fresh), self.total(live_in, count)
         for name in fresh:
-            there = held | (set(fresh) - missing)
+            there = live_in | (set(fresh) - missing)
             worked = self.total(self._frontier(number, missing, there, wanted), count)
             missing.discard(name)
             coming = min(count, STREAMED * width) * max(1.0, self.sizes[name]) + self.total(missing, width)
@@ -240,28 +242,28 @@ class _Values:
         return {name for name in early & (needed | later) if name in self.sizes}
 
 
-def _held(values: _Values, number: int) -> float:
+def _live_words(values: _Values, number: int) -> float:
     """The most words that a phase holds: while its loads arrive, or when all that it makes is there."""
     phase, tiling, count = values.phases[number], values.tiling, values.tiling.elements
     final = number == len(values.phases) - 1 and number > 0
-    held = {n for n, made in values.made.items() if made < number <= values.last.get(n, -1)}
-    kept = {n for n, made in values.made.items() if made <= number < values.last.get(n, -1)}
-    stored = values.here(number, (s.value for s in phase.stores)) - kept - set(values.loads)
+    live_in = {n for n, made in values.made.items() if made < number <= values.last.get(n, -1)}
+    live_out = {n for n, made in values.made.items() if made <= number < values.last.get(n, -1)}
+    stored = values.here(number, (s.value for s in phase.stores)) - live_out - set(values.loads)
     fresh = [n for n in values.loads if values.made.get(n) == number]
     if final and tiling.epilogue_vectors:
         piece = tiling.epilogue_vectors * tiling.width
         made = values.total(stored, piece) / (1 if any(map(has_slow_functions, phase.bodies)) else 2)
-        return values.total(held, count) + max(values.total(fresh, piece), made)
-    after = values.total(kept | stored, count)
+        return values.total(live_in, count) + max(values.total(fresh, piece), made)
+    after = values.total(live_out | stored, count)
     if number == 0:  # all of its loads are to be under way at once
         doubles = any(values.sizes[n] > 1 for n in fresh) and any(map(has_slow_functions, phase.bodies))
         looped = doubles and not values.kernel.resident
-        return max(values.total(held | set(fresh) | (stored if looped else set()), count), after)
-    plain = max(values.arriving(number, held, fresh, kept | stored), after)
-    if not any(map(has_slow_functions, phase.bodies)) or any(values.sizes[n] > 1 for n in (*held, *fresh)):
+        return max(values.total(live_in | set(fresh) | (stored if looped else set()), count), after)
+    plain = max(values.arriving(number, live_in, fresh, live_out | stored), after)
+    if not any(map(has_slow_functions, phase.bodies)) or any(values.sizes[n] > 1 for n in (*live_in, *fresh)):
         return plain
     results = values.here(number, (v.name for v in phase.results)) - set(values.loads)
-    every = values.total(held | set(fresh) | results | kept | stored, count)
+    every = values.total(live_in | set(fresh) | results | live_out | stored, count)
     return every if all(values.sizes[n] >= 1 for n in fresh) else (plain + every) / 2
 
 

@@ -19,7 +19,7 @@ from .instruction_counts import matmul_instructions
 from .kernel_launch import KernelLaunch
 from .product_work import SPLIT, library_rate
 
-BUSY_SHARE = 0.5  # of the SMs' time, above which attention is kept
+BUSY_SHARE = 0.5  # of the SMs' time, above which attention stays fused
 WORTH = 0.9  # of attention's time: a smaller gain is not worth the memory of scores
 OWN_SHARE, OWN_DOUBLE_SHARE = 0.8, 0.6  # of the library's rate that our own products reach (measured: H100)
 NO_WORK = Work(0, 0, 0)
@@ -54,16 +54,23 @@ def stored_seconds(kernel: AttentionKernel, bound: BoundKernel, hardware: Hardwa
     rows = prod(bound.extents[a] for a in stream.query_axes)
     batch = prod(bound.extents[: kernel.row_axes]) // max(1, rows)
     size = max(score.value.dtype.itemsize for score in stream.scores)
-    columns, held = bound.extents[kernel.row_axes], size * batch * rows * bound.extents[kernel.row_axes]
+    columns, score_bytes = bound.extents[kernel.row_axes], size * batch * rows * bound.extents[kernel.row_axes]
     wide, total = size == FLOAT64.itemsize, 0.0
     for score in stream.scores:
         if (like := _score_key(score, kernel, bound)) not in known:
             known.add(like)
             sides = batch, rows, columns, bound.extents[score.axis]
-            total += seconds(_stored_product(sides, wide, held, hardware), hardware)
+            total += seconds(_stored_product(sides, wide, score_bytes, hardware), hardware)
     issued, special, double = score_instructions(kernel, bound)
-    issued += held // size
-    each = Work(held, 0, issued, special, double, chain=issued * size / held * ELEMENTS_PER_THREAD if held else 0)
+    issued += score_bytes // size
+    each = Work(
+        score_bytes,
+        0,
+        issued,
+        special,
+        double,
+        chain=issued * size / score_bytes * ELEMENTS_PER_THREAD if score_bytes else 0,
+    )
     for weighing in stream.weighted_sums:
         sides = batch, rows, bound.extents[weighing.axis], columns
         total += _weighted_product_seconds(sides, wide, each, hardware)

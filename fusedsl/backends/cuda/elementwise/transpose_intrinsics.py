@@ -162,14 +162,14 @@ class SmemTranspose:
         return dtype("uint64" if self.size == 8 else "uint32")
 
     @property
-    def held(self) -> types.UniTuple:
+    def register_type(self) -> types.UniTuple:
         count = self.patch.edge**2 // (self.patch.threads * self.group)
         return types.UniTuple(getattr(types, self.word.name), count)
 
     def load(self) -> Callable:
         """`fetch(base, column_stride, rows, columns)`: this thread's share of the patch, as words for shared memory."""
 
-        @emitted(self.held)
+        @emitted(self.register_type)
         def emit(e, base, column_stride, rows, columns):
             b, elements = e.builder, []
             for row, column in self._places(e):
@@ -179,16 +179,16 @@ class SmemTranspose:
                     line = offset_address(b, base, at, column_stride, self.kind)
                     lines.append(self._read(e, line, row, rows))
                 elements += [join_elements(b, self.size, [line[j] for line in lines]) for j in range(self.length)]
-            return e.pack(self.held, elements)
+            return e.pack(self.register_type, elements)
 
         return emit
 
     def store_smem(self) -> Callable:
-        """`store_smem(shared, held)`: store the fetched tile to shared memory."""
+        """`store_smem(shared, packed)`: store the fetched tile to shared memory."""
 
         @emitted(types.void)
-        def emit(e, shared, held):
-            words = e.unpack(held, len(self.held))
+        def emit(e, shared, packed):
+            words = e.unpack(packed, len(self.register_type))
             for number, (row, column) in enumerate(self._places(e)):
                 for j in range(self.length):
                     at = self._shared(e, shared, e.builder.add(row, I32(j)), column)

@@ -113,15 +113,16 @@ def multiply_k_slices(name: str) -> Callable:
     result = types.UniTuple(numba_type(name), OWN * OWN)
 
     @emitted(result)
-    def emit(e, a, c, so_far):
-        held = e.unpack(so_far, OWN * OWN)
+    def emit(e, a, c, accumulators_in):
+        accumulators = e.unpack(accumulators_in, OWN * OWN)
         row, column = _digits(e, TEAM)
         first = e.builder.mul(row, I32(OWN))
         for step in range(DEPTH):
             x = _neighbours(e, kind, a, first, step * PADDED)
             y = [_read(e, kind, 1, c, column, step * PADDED + part * TEAM)[0] for part in range(OWN)]
-            held = [fused_multiply_add(e, kind, x[k % OWN], y[k // OWN], held[k]) for k in range(OWN * OWN)]
-        return e.pack(result, held)
+            pairs = [(x[k % OWN], y[k // OWN]) for k in range(OWN * OWN)]
+            accumulators = [fused_multiply_add(e, kind, *pair, acc) for pair, acc in zip(pairs, accumulators)]
+        return e.pack(result, accumulators)
 
     return emit
 
@@ -131,8 +132,8 @@ def scatter(tile: Tile, name: str) -> Callable:
     kind = dtype(name)
 
     @emitted(types.void)
-    def emit(e, places, held, flags, *, kinds):
-        elements = tile.narrowed(e, kind, held, kinds[1])
+    def emit(e, places, values, flags, *, kinds):
+        elements = tile.narrowed(e, kind, values, kinds[1])
         for place, value, flag in zip(e.unpack(places, tile.count), elements, e.unpack(flags, tile.count)):
             store_vector(e, kind, 1, place, [value], ValidElements(e.builder.zext(flag, I32)))
 
@@ -145,9 +146,9 @@ def scatter_vectors(tile: Tile, name: str) -> Callable:
     kind = dtype(name)
 
     @emitted(types.void)
-    def emit(e, places, held, flags, *, kinds):
+    def emit(e, places, values, flags, *, kinds):
         b, size = e.builder, kind.itemsize * tile.width
-        elements = tile.narrowed(e, kind, held, kinds[1])
+        elements = tile.narrowed(e, kind, values, kinds[1])
         places, flags = e.unpack(places, tile.count), e.unpack(flags, tile.count)
         per_vector = len(elements) // tile.vectors
         for number in range(tile.vectors):

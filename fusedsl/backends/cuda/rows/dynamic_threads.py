@@ -157,10 +157,10 @@ def _room(kernel: KernelIR, width: int, vectors: int, hardware: Hardware) -> int
     """Most threads of a block with registers for so many vectors and a margin; 0 if no block has them."""
     need, cap = required_registers(kernel, Tiling(width, vectors)), FETCHING if kernel.pointers else MOST_NEEDED
     need += DOUBLE * any(operand.dtype.bits == 64 for operand in kernel.operands)
-    held = vectors * width * registers_per_element(kernel, width)
+    words_needed = vectors * width * registers_per_element(kernel, width)
     for room in (MOST, MOST // 2, MOST // 4) if need <= cap else ():
         words = next(words for size, words in HELD_WORDS.items() if room <= size)
-        if held <= words and need <= AMPLE * registers_for(hardware, 1, room):
+        if words_needed <= words and need <= AMPLE * registers_for(hardware, 1, room):
             return room
     return 0
 

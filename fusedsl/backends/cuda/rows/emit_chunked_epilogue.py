@@ -34,8 +34,8 @@ class ChunkedEpilogue:
         for value in body.args:
             if value.name not in fresh:
                 emitter.provide(value)
-        held = {x.value.name for x in kernel.element_loads if x.value.name not in fresh}
-        held |= {value.name for earlier in kernel.phases[:-1] for value in earlier.element.results}
+        resident = {x.value.name for x in kernel.element_loads if x.value.name not in fresh}
+        resident |= {value.name for earlier in kernel.phases[:-1] for value in earlier.element.results}
         for name, load in fresh.items():
             src.stored[name] = kernel.operands[load.operand].dtype
         kinds = signature((src.argument(v.name, v.dtype) for v in body.args), (v.dtype for v in body.results))
@@ -49,18 +49,18 @@ class ChunkedEpilogue:
             tile, take, start = self._define(chunk, first)
             call = src.bind(f"{function}_{chunk}", tile.elementwise(kinds)(function), src.functions)
             for value in body.args:
-                if value.name in held:
+                if value.name in resident:
                     src.assign(f"{value.name}_{chunk}", take(value.name))
                 elif value.name in fresh:
                     self.load(fresh[value.name], tile, f"{value.name}_{chunk}", first, start)
-            arguments = (f"{v.name}_{chunk}" if v.name in held or v.name in fresh else v.name for v in body.args)
+            arguments = (f"{v.name}_{chunk}" if v.name in resident or v.name in fresh else v.name for v in body.args)
             src.assign(", ".join(f"{result}_{chunk}" for result in results), call(*arguments))
             stores = [self._store(store, f"store_{number}_{k}", chunk, tile) for k, store in enumerate(phase.stores)]
             with src.if_(emitter.layout.stores):
                 src.emit(*stores)
 
     def _define(self, chunk: int, first: int) -> tuple[TileIntrinsics, Function, str]:
-        """A chunk's tile, what takes it out of a held tile, and where it starts."""
+        """(a chunk's tile, the function that slices it out of a resident tile, where it starts)."""
         src, s, index = self.src, self.schedule, self.index
         count = min(s.epilogue_vectors, s.vectors - first)
         checks = index.checks()[first : first + count]

@@ -23,12 +23,12 @@ LEAST_LONG = 1280 << 10  # bytes of a row that no other schedule reads once
 STATES = 16 << 10  # bytes of shared memory beside: the system's, and states that blocks exchange
 LATE_PIECE = 4  # vectors of a chunk of the last phase, for 4-byte elements, if the rest of a row is loaded late
 LATE_BELOW = 1 << 18  # columns below which the rest of a row is loaded late, as it is with a single reduction
-SHORT, PIECE = 8, 2  # elements of a vector of 16 bits, of which half as much held is enough; vectors of a last phase
+SHORT, PIECE = 8, 2  # elements of a vector of 16 bits, for which half as many bytes suffice; vectors of a last phase
 TURNING = 10  # registers more that a loop over rows takes
 
 
 def smem_operands(kernel: KernelIR) -> list[int]:
-    """Operands that are the same in all rows, element by element: they are kept in shared memory."""
+    """Operands that are the same in all rows, element by element: they stay in shared memory."""
     operands = []
     for load in kernel.loads:
         strides = kernel.operands[load.operand].strides
@@ -39,9 +39,9 @@ def smem_operands(kernel: KernelIR) -> list[int]:
 
 def prefetched_loads(kernel: KernelIR) -> list[Load]:
     """Loads of the first phase that differ from row to row: the next row's are prefetched."""
-    held = smem_operands(kernel)
+    in_smem = smem_operands(kernel)
     read = {value.name for part in kernel.phases[0].passes for value in part.reads}
-    loads = [x for x in kernel.element_loads if x.value.name in read and x.operand not in held]
+    loads = [x for x in kernel.element_loads if x.value.name in read and x.operand not in in_smem]
     return [x for x in loads if "0" not in kernel.operands[x.operand].strides]
 
 
@@ -64,16 +64,18 @@ class PersistentClusterSchedule(RowSchedule):
 
 def persistent_smem_bytes(schedule: PersistentClusterSchedule, kernel: KernelIR) -> int:
     """Bytes of dynamic shared memory of a block."""
-    held, come = _element_bytes(kernel)
+    smem_bytes, prefetched_bytes = _element_bytes(kernel)
     return (
-        schedule.width * schedule.threads * (schedule.vectors * held + schedule.rows * schedule.prefetch_vectors * come)
+        schedule.width
+        * schedule.threads
+        * (schedule.vectors * smem_bytes + schedule.rows * schedule.prefetch_vectors * prefetched_bytes)
     )
 
 
 def _element_bytes(kernel: KernelIR) -> tuple[int, int]:
-    """Bytes per element of the operands kept in shared memory, and of the prefetched loads."""
-    held = sum(kernel.operands[k].dtype.itemsize for k in smem_operands(kernel))
-    return held, sum(kernel.operands[x.operand].dtype.itemsize for x in prefetched_loads(kernel))
+    """Bytes per element of the operands in shared memory, and of the prefetched loads."""
+    smem_bytes = sum(kernel.operands[k].dtype.itemsize for k in smem_operands(kernel))
+    return smem_bytes, sum(kernel.operands[x.operand].dtype.itemsize for x in prefetched_loads(kernel))
 
 
 def schedule_persistent_cluster(
@@ -106,13 +108,13 @@ def schedule_persistent_cluster(
         or kernel.batch_invariant_width
     ):
         return None
-    if any(len(phase.folds) > 1 for phase in kernel.phases):  # what several of them fold would be held beside the row
+    if any(len(phase.folds) > 1 for phase in kernel.phases):  # what several of them fold would be live beside the row
         return None
-    loads, (held, come) = prefetched_loads(kernel), _element_bytes(kernel)
-    least = (LEAST_HELD if held >= REREAD * come else MUCH_HELD) // (2 if width >= SHORT else 1)
-    if instead is not None and (instead.cluster == 1 or held * columns < least):
+    loads, (smem_bytes, prefetched_bytes) = prefetched_loads(kernel), _element_bytes(kernel)
+    least = (LEAST_HELD if smem_bytes >= REREAD * prefetched_bytes else MUCH_HELD) // (2 if width >= SHORT else 1)
+    if instead is not None and (instead.cluster == 1 or smem_bytes * columns < least):
         return None
-    if instead is None and (come < 4 or come * columns < LEAST_LONG):
+    if instead is None and (prefetched_bytes < 4 or prefetched_bytes * columns < LEAST_LONG):
         return None
     plain = all(kernel.operands[k].access == "vector" for k in kernel.element_operands)
     sizes = {width * kernel.operands[x.operand].dtype.itemsize for x in loads}
@@ -136,8 +138,8 @@ def _persistent_clusters(row: RowProblem, cluster: int, threads: int, teams: int
         return None
     below = max((v for v in LONG_CLASSES if v < vectors and v * step <= columns), default=0)
     piece = epilogue_vectors_of(kernel, vectors, width)
-    held, come = _element_bytes(kernel)
-    if width >= SHORT and held >= REREAD * come:
+    smem_bytes, prefetched_bytes = _element_bytes(kernel)
+    if width >= SHORT and smem_bytes >= REREAD * prefetched_bytes:
         piece = min(piece, PIECE)
     bare = PersistentClusterSchedule(width, vectors, below, threads, teams, 1, piece, cluster)
     bare = replace(bare, max_clusters=hardware.multiprocessors // cluster)

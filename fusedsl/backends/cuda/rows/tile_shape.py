@@ -67,7 +67,7 @@ class RowProblem:
 
     @cached_property
     def per_element(self) -> float:
-        """Registers of an element that is held between phases."""
+        """Registers of an element that is live between phases."""
         return registers_per_element(self.kernel, self.width)
 
 
@@ -84,9 +84,9 @@ def tiled_schedule(row: RowProblem, threads: int, cluster: int = 1, blocks: int 
     rows = _rows(kernel, columns, threads, vectors, hardware) if threads <= WARP else 1
     later = late_load_registers(kernel) * vectors
     limit = next(words for size, words in EARLY_WORDS.items() if threads <= size)
-    held = (row.per_element * vectors + later) * width
-    early = later > 0 and held <= limit and not row.is_split
-    piece = epilogue_vectors_of(kernel, vectors, width) if held > PIECE_FROM else 0
+    live = (row.per_element * vectors + later) * width
+    early = later > 0 and live <= limit and not row.is_split
+    piece = epilogue_vectors_of(kernel, vectors, width) if live > PIECE_FROM else 0
     need = required_registers(kernel, Tiling(width, vectors, early, piece))
     blocks = blocks or blocks_for(hardware, need, threads * rows)
     registers = predicted_registers(kernel, hardware, need, blocks, threads * rows)

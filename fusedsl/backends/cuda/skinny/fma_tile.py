@@ -37,7 +37,7 @@ class SkinnyFmaTile(SkinnySums):
         @emitted(self.sums)
         def emit(e, sums, streamed, narrow):
             b, (wide, warp), (_, h) = e.builder, warp_place(self, e), lane_place(self, e)
-            held = e.unpack(sums, len(self.sums))
+            accumulators = e.unpack(sums, len(self.sums))
             places = [b.add(streamed, vector_place(self, e, warp, k)) for k in range(VECTORS)]
             vectors = [ld_shared(e, FLOAT32, 4, place) for place in places]
             step = b.add(b.mul(warp_k(self, e, warp), I32(LINE_BYTES)), b.shl(h, I32(4)))
@@ -49,8 +49,8 @@ class SkinnyFmaTile(SkinnySums):
                         for own in range(OWN):
                             y = vectors[HALVES * own + half][k] if self.near == "k" else vectors[4 * half + k][own]
                             place = OWN * row + own
-                            held[place] = e.call(F32, "llvm.fma.f32", [x[k], y, held[place]])
-            return e.pack(self.sums, held)
+                            accumulators[place] = e.call(F32, "llvm.fma.f32", [x[k], y, accumulators[place]])
+            return e.pack(self.sums, accumulators)
 
         return emit
 
@@ -60,14 +60,14 @@ class SkinnyFmaTile(SkinnySums):
         @emitted(types.void)
         def emit(e, at, sums):
             b, (wide, warp) = e.builder, warp_place(self, e)
-            held = [b.fadd(x, shuffle(e, "bfly", x, 16)) for x in e.unpack(sums, len(self.sums))]
+            accumulators = [b.fadd(x, shuffle(e, "bfly", x, 16)) for x in e.unpack(sums, len(self.sums))]
             first = b.mul(b.udiv(warp, I32(self.warps_k)), I32(ROWS))
             line = b.add(b.mul(warp_k(self, e, warp), I32(self.narrow)), b.mul(wide, I32(self._rows)))
             start = b.add(b.mul(line, I32(self.streamed)), b.add(first, lane_row(self, e)))
             start = b.add(at, b.shl(start, I32(2)))
             with b.if_then(b.icmp_unsigned("<", lane_index(e), I32(16))):
                 for row in range(self._rows):
-                    own, place = held[OWN * row : OWN * row + OWN], b.add(start, I32(4 * row * self.streamed))
+                    own, place = accumulators[OWN * row : OWN * row + OWN], b.add(start, I32(4 * row * self.streamed))
                     self._store_rows(e, place, own)
 
         return emit

@@ -44,7 +44,7 @@ class SkinnyTile(SkinnySums):
         @emitted(self.sums)
         def emit(e, sums, streamed, narrow):
             b, (wide, warp), (g, t) = e.builder, warp_place(self, e), lane_place(self, e)
-            held = e.unpack(sums, len(self.sums))
+            accumulators = e.unpack(sums, len(self.sums))
             places = [b.add(streamed, vector_place(self, e, warp, k)) for k in range(VECTORS)]
             words = [ld_shared(e, BFLOAT16, 8, place) for place in places]
             row = b.add(b.mul(wide, I32(8 * self._columns)), g)
@@ -57,8 +57,8 @@ class SkinnyTile(SkinnySums):
                     at = 4 * (subtile * self._columns + column)
                     for half in (0, 1):
                         left = _streamed_fragment(e, self.near, words, subtile, half)
-                        held[at : at + 4] = _mma(e, kind, left, right[half], held[at : at + 4])
-            return e.pack(self.sums, held)
+                        accumulators[at : at + 4] = _mma(e, kind, left, right[half], accumulators[at : at + 4])
+            return e.pack(self.sums, accumulators)
 
         return emit
 
@@ -68,14 +68,14 @@ class SkinnyTile(SkinnySums):
         @emitted(types.void)
         def emit(e, at, sums):
             b, (wide, warp), (g, t) = e.builder, warp_place(self, e), lane_place(self, e)
-            held, k = e.unpack(sums, len(self.sums)), warp_k(self, e, warp)
+            accumulators, k = e.unpack(sums, len(self.sums)), warp_k(self, e, warp)
             first = b.mul(b.udiv(warp, I32(self.warps_k)), I32(ROWS))
             line = b.add(b.mul(k, I32(self.narrow)), b.mul(wide, I32(8 * self._columns)))
             line = b.add(line, b.shl(t, I32(1)))  # an even number: `swizzled` is that of the next one too
             for subtile in range(SUBTILES):
                 pair = _rows_of(e, self.near, subtile, g)
                 for column in range(self._columns):
-                    four = held[4 * (subtile * self._columns + column) :][:4]
+                    four = accumulators[4 * (subtile * self._columns + column) :][:4]
                     for odd in (0, 1):
                         narrow = b.add(line, I32(8 * column + odd))
                         start = b.add(at, b.mul(narrow, I32(4 * self.streamed)))

@@ -22,13 +22,13 @@ class SmallTile(SmallLayout):
         """`places()`: (rows or columns, steps) of the elements of a factor that this thread loads, in vectors of OWN
         that lie `along` the steps, or across."""
         count = self.elements(kind)
-        held = types.UniTuple(types.int64, count)
-        result = types.Tuple.from_types((held, held))
+        indices = types.UniTuple(types.int64, count)
+        result = types.Tuple.from_types((indices, indices))
 
         @emitted(result)
         def emit(e):
             b, places = e.builder, [self._element(e, kind, along, k) for k in range(count)]
-            return e.pack(result, [e.pack(held, [b.zext(p[side], I64) for p in places]) for side in (0, 1)])
+            return e.pack(result, [e.pack(indices, [b.zext(p[side], I64) for p in places]) for side in (0, 1)])
 
         return emit
 
@@ -72,8 +72,8 @@ class SmallTile(SmallLayout):
         result = types.UniTuple(numba_type(name), OWN * OWN)
 
         @emitted(result)
-        def emit(e, left, right, so_far):
-            b, held = e.builder, e.unpack(so_far, OWN * OWN)
+        def emit(e, left, right, accumulators_in):
+            b, accumulators = e.builder, e.unpack(accumulators_in, OWN * OWN)
             row, column = self._sums(e)
             places = [b.add(self._matrix(e, side), first) for side, first in (("row", row), ("column", column))]
             for step in range(self.depth):
@@ -81,22 +81,25 @@ class SmallTile(SmallLayout):
                     _neighbours(e, kind, at, b.add(place, I32(step * self.pitch(side))))
                     for at, place, side in zip((left, right), places, ("row", "column"))
                 )
-                held = [fused_multiply_add(e, kind, x[k // OWN], y[k % OWN], held[k]) for k in range(OWN * OWN)]
-            return e.pack(result, held)
+                accumulators = [
+                    fused_multiply_add(e, kind, x[k // OWN], y[k % OWN], accumulators[k]) for k in range(OWN * OWN)
+                ]
+            return e.pack(result, accumulators)
 
         return emit
 
     def sum_places(self, part: int) -> Callable:
         """`places()`: (rows, columns) of the elements that this thread sums, in one of its rows."""
-        held = types.UniTuple(types.int64, OWN)
-        result = types.Tuple.from_types((held, held))
+        indices = types.UniTuple(types.int64, OWN)
+        result = types.Tuple.from_types((indices, indices))
 
         @emitted(result)
         def emit(e):
             b, (row, column) = e.builder, self._sums(e)
             rows = [b.zext(b.add(row, I32(part)), I64)] * OWN
             return e.pack(
-                result, [e.pack(held, rows), e.pack(held, [b.zext(b.add(column, I32(k)), I64) for k in range(OWN)])]
+                result,
+                [e.pack(indices, rows), e.pack(indices, [b.zext(b.add(column, I32(k)), I64) for k in range(OWN)])],
             )
 
         return emit

@@ -85,8 +85,8 @@ class Fragment(FragmentLayout):
         """The function that returns an argument of an element, by the element's number."""
         b = e.builder
         if not isinstance(kind, types.BaseTuple):
-            held = e.cast(value, kind, want)
-            return lambda k: held
+            scalar = e.cast(value, kind, want)
+            return lambda k: scalar
         if len(kind) == ROWS:
             upper, lower = (e.cast(v, kind.dtype, want) for v in e.unpack(value, ROWS))
             return lambda k: b.select(b.icmp_unsigned("!=", b.and_(k, I32(2)), I32(0)), lower, upper)

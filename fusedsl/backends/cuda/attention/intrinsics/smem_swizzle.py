@@ -56,8 +56,8 @@ class SwizzledTile:
                     here, b.icmp_unsigned("<", chunk, I32(max(self.size - panel * SWIZZLE_BYTES, 0) // COPY_BYTES))
                 )
             if self.room < (panel + 1) * SWIZZLE_BYTES:
-                held = b.icmp_unsigned("<", chunk, I32((self.room - panel * SWIZZLE_BYTES) // COPY_BYTES))
-                need = held if need is None else b.and_(need, held)
+                in_tile = b.icmp_unsigned("<", chunk, I32((self.room - panel * SWIZZLE_BYTES) // COPY_BYTES))
+                need = in_tile if need is None else b.and_(need, in_tile)
             place = (panel * self.lines + first) * SWIZZLE_BYTES
             line_at = b.xor(to, I32(SWIZZLE_BYTES // 2)) if first % CHUNKS else to
             _copy(e, b.add(line_at, I32(place)), source, panel * SWIZZLE_BYTES, there, need)
@@ -165,9 +165,9 @@ def put_rows(name: str, lines: int, width: int) -> Callable:
     kind, size = dtype(name), dtype(name).itemsize
 
     @emitted(types.void)
-    def emit(e, base, rows, steps, held, *, kinds):
+    def emit(e, base, rows, steps, values, *, kinds):
         b = e.builder
-        for line, column, value in zip(*(e.unpack(x, EACH) for x in (rows, steps, held))):
+        for line, column, value in zip(*(e.unpack(x, EACH) for x in (rows, steps, values))):
             line, column = b.trunc(line, I32), b.trunc(column, I32)
             (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, kinds[3].dtype)])
             inside = b.and_(b.icmp_unsigned("<", line, I32(lines)), b.icmp_unsigned("<", column, I32(width)))

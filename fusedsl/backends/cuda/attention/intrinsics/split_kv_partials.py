@@ -40,7 +40,7 @@ def load_partial_state(rows: str, own: str, width: int, threads: int) -> Callabl
 
     @emitted(result)
     def emit(e, at):
-        kinds = [_held(kind.dtype) for kind in shape for _ in range(len(kind))]
+        kinds = [_register_type(kind.dtype) for kind in shape for _ in range(len(kind))]
         count = sum(2 if kind in (F64, I64) else 1 for kind in kinds)
         text = f"ld.relaxed.gpu.global.v{GROUP}.b32 {{$0, $1, $2, $3}}, [$4];"
         words: list[ir.Value] = []
@@ -48,13 +48,15 @@ def load_partial_state(rows: str, own: str, width: int, threads: int) -> Callabl
             loaded = e.asm(ir.LiteralStructType([I32] * GROUP), text, "=r,=r,=r,=r,l,~{memory}", [place], effect=True)
             words += e.unpack(loaded, GROUP)
         rest = iter(words)
-        states = [e.pack(kind, [_joined(e, _held(kind.dtype), rest) for _ in range(len(kind))]) for kind in shape]
+        states = []
+        for kind in shape:
+            states.append(e.pack(kind, [_joined(e, _register_type(kind.dtype), rest) for _ in range(len(kind))]))
         return e.pack(shape, states) if rows else states[0]
 
     return emit
 
 
-def _held(kind: types.Type) -> ir.Type:
+def _register_type(kind: types.Type) -> ir.Type:
     if kind == types.boolean:
         return I1
     return {types.float32: F32, types.float64: F64}.get(kind) or ir.IntType(kind.bitwidth)

@@ -47,15 +47,15 @@ class WarpRow:
         """`load(address, stride)`: the elements of a row, widened; 0 beyond its end. `stride_kind` is "1" in
         rows that are aligned for vectors, else "s"."""
         kind = dtype(name)
-        held = stored_type(kind, self.count, self.count)
+        stored = stored_type(kind, self.count, self.count)
         want = numba_type(kind.compute.name)
         result = types.UniTuple(want, self.count)
 
         @emitted(result)
         def emit(e, address, stride):
             places, room = self._places(e, kind, stride_kind, address, stride)
-            loaded = e.pack(held, self.tile.load_vector(e, kind, stride_kind, places, room))
-            return e.pack(result, self.tile.widened(e, kind, loaded, held, want))
+            loaded = e.pack(stored, self.tile.load_vector(e, kind, stride_kind, places, room))
+            return e.pack(result, self.tile.widened(e, kind, loaded, stored, want))
 
         return emit
 
@@ -108,9 +108,9 @@ def _first(e: Emitter, row: WarpRow) -> ir.Value:
 def row_of(values, number):
     """The value of one of a warp's 16 rows, from row values of a fragment: uniform in the warp."""
 
-    def emit(e, held, row):
+    def emit(e, values, row):
         b, row = e.builder, e.cast(row, number, types.int32)
-        upper, lower = e.unpack(held, ROWS)
+        upper, lower = e.unpack(values, ROWS)
         value = b.select(b.icmp_signed("<", row, I32(8)), upper, lower)
         return shuffle(e, "idx", value, b.shl(b.and_(row, I32(7)), I32(2)))
 

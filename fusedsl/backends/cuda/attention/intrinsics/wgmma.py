@@ -13,7 +13,10 @@ def _listed(first: int, count: int) -> str:
 
 
 def wgmma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
-    """`wgmma_qk(q, k)`: start 64 x columns sums over `width` of two K-major matrices; q has `rows` rows."""
+    """`wgmma_qk(q, k)`: start q @ k.T of K-major matrices, to 64 x columns accumulators.
+
+    The sum runs over `width` elements; q has `rows` rows in shared memory.
+    """
     count = columns // 2
     result = types.UniTuple(types.float32, count)
 
@@ -38,23 +41,25 @@ def wgmma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
 
 
 def wgmma_pv(kind: str, steps: int, width: int) -> Callable:
-    """`wgmma_pv(sums, p, v)`: start to accumulate, to 64 x width sums, the product of p (pairs in registers) and an
-    MN-major matrix of `steps` rows, a multiple of 16."""
+    """`wgmma_pv(sums, p, v)`: start to add p @ v to 64 x width accumulators.
+
+    p is packed in registers; v is an MN-major matrix of `steps` rows, a multiple of 16.
+    """
     assert steps % 16 == 0, steps
-    count, held = width // 2, steps // 4
+    count, p_words = width // 2, steps // 4
     result = types.UniTuple(types.float32, count)
 
     @emitted(result)
-    def emit(e, so_far, pairs, b):
+    def emit(e, accumulators, pairs, b):
         lines = [".reg .b64 b;", ".reg .pred more;", "setp.eq.b32 more, 0, 0;", "wgmma.fence.sync.aligned;"]
         for step in range(steps // 16):
             lines += [
-                f"add.s64 b, ${2 * count + held}, {step * 2048 >> 4};",
+                f"add.s64 b, ${2 * count + p_words}, {step * 2048 >> 4};",
                 f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{kind}.{kind} "
                 f"{_listed(0, count)}, {_listed(2 * count + 4 * step, 4)}, b, more, 1, 1, 1;",
             ]
         lines.append("wgmma.commit_group.sync.aligned;")
-        given = [*e.unpack(so_far, count), *e.unpack(pairs, held), b]
-        return e.pack(result, tuple_asm(e, count, lines, [*tied_operands(count), *["r"] * held, "l"], given))
+        given = [*e.unpack(accumulators, count), *e.unpack(pairs, p_words), b]
+        return e.pack(result, tuple_asm(e, count, lines, [*tied_operands(count), *["r"] * p_words, "l"], given))
 
     return emit
