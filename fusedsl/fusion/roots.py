@@ -17,7 +17,7 @@ class Root:
     stored: Node
     computed: Node
     fold: str = ""  # of a scatter
-    updates: tuple[Node, ...] = ()  # … its places and values
+    updates: tuple[Node, ...] = ()  # of a scatter: its places and values
 
     @property
     def nodes(self) -> tuple[Node, ...]:

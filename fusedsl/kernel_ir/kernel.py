@@ -29,7 +29,7 @@ class Operand:
     near_access: Access = "element"  # "vector": 16-byte accesses along `near`
     rank: str = ""  # stride kind along sorted positions; "": holds none
     base: int = -1  # pairs: the operand whose addresses those of this one follow, in the same array; -1: none
-    displacement: int = 0  # … elements from that one's to its own
+    displacement: int = 0  # pairs: elements from the addresses of that operand to its own
 
 
 @dataclass(frozen=True)

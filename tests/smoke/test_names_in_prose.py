@@ -73,4 +73,4 @@ def test_prose_begins_with_the_term():
     begins = {path: [part.lstrip() for part in prose(text)] for path, text in texts().items()}
     found = {path for path, parts in begins.items() if any(part.startswith(("Of ", "…", "... ")) for part in parts)}
     fragments = {str(path.relative_to(ROOT)) for path in found if path.parent.name not in FRAGMENTS}
-    assert not fragments, fragments
+    assert not fragments, f"no comment begins with … or Of: say what the thing is: {sorted(fragments)}"
