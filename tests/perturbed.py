@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fusedsl.accuracy.ball import EPS
+from fusedsl.accuracy.ball import UNIT_ROUNDOFF
 from fusedsl.ir.graph import Graph, Node
 from fusedsl.ir.interp import RULES, extents_of
 from fusedsl.ir.ops import OPS
@@ -33,7 +33,7 @@ def deviations(graph: Graph, arguments: Sequence) -> list[float]:
 
 
 def _eps(d: DType) -> float:
-    return EPS[d.compute.name] if d.kind == "f" else 0.0
+    return UNIT_ROUNDOFF[d.compute.name] if d.kind == "f" else 0.0
 
 
 def _sample(graph: Graph, arguments: Sequence, draw: np.random.Generator | None) -> list[np.ndarray]:

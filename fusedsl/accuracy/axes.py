@@ -7,7 +7,7 @@ import numpy as np
 from ..ir.graph import Node
 from ..ir.interp import RULES
 from ..ir.types import DType
-from .ball import EPS, LARGEST, SMALLEST, Ball, bounded, corners, distance
+from .ball import LARGEST, MIN_NORMAL, UNIT_ROUNDOFF, Ball, distance, endpoints, overflow_to_inf
 
 
 def reduction(n: Node, value, bound, arguments, extents) -> Ball:
@@ -21,7 +21,7 @@ def reduction(n: Node, value, bound, arguments, extents) -> Ball:
         count = max(1, int(np.prod([value.shape[a] for a in axes])))
         rule = _sum if fold == "sum" else product_bound
         passed = rule(value, bound, total, n.type.dtype.compute, count, lambda f, x: f.reduce(x, axes, keepdims=True))
-        total, passed = bounded("add", (), total, passed, n.type.dtype.compute)
+        total, passed = overflow_to_inf("add", (), total, passed, n.type.dtype.compute)
         return total, np.where(unknown, np.inf, passed)
     total = np.asarray(RULES["reduce"](n, [value], arguments, extents))
     if fold in ("argmax", "argmin"):
@@ -31,7 +31,7 @@ def reduction(n: Node, value, bound, arguments, extents) -> Ball:
     if value.dtype.kind == "b":
         either = [np.where(bound > 0, v, value) for v in (True, False)]
         return total, distance(total, *(RULES["reduce"](n, [v], arguments, extents) for v in either))
-    moved = distance(total, *(RULES["reduce"](n, [v], arguments, extents) for v in corners(value, bound)))
+    moved = distance(total, *(RULES["reduce"](n, [v], arguments, extents) for v in endpoints(value, bound)))
     return total, np.where(unknown, np.inf, moved)
 
 
@@ -41,10 +41,10 @@ def _sum(value, bound, total, compute: DType, count: int, reduce_along):
     passed = reduce_along(np.add, bound)
     beyond = size + passed > LARGEST[compute.name]  # a partial sum may overflow in some order
     is_exact = reduce_along(np.logical_and, np.isfinite(value) & (value == np.trunc(value))) & (
-        size * EPS[compute.name] <= 1
+        size * UNIT_ROUNDOFF[compute.name] <= 1
     )
     terms = min(count, 8 + 64 + np.log2(count))
-    rounding = np.where((passed == 0) & is_exact, 0.0, 2 * terms * EPS[compute.name] * size)
+    rounding = np.where((passed == 0) & is_exact, 0.0, 2 * terms * UNIT_ROUNDOFF[compute.name] * size)
     return np.where(beyond, np.inf, np.where(np.isfinite(total), passed + rounding, 0.0))
 
 
@@ -54,10 +54,12 @@ def product_bound(value, bound, total, compute: DType, count, reduce_along):
     ends = reduce_along(np.multiply, size + np.where(np.isfinite(bound), bound, 0))
     passed = ends - reduce_along(np.multiply, size)
     high = reduce_along(np.multiply, np.maximum(size + bound, 1.0)) > LARGEST[compute.name]
-    low = reduce_along(np.multiply, np.where(size == 0, 1.0, np.minimum(size, 1.0))) < SMALLEST[compute.name]
+    low = reduce_along(np.multiply, np.where(size == 0, 1.0, np.minimum(size, 1.0))) < MIN_NORMAL[compute.name]
     moved = reduce_along(np.logical_or, bound > 0)
-    is_exact = reduce_along(np.logical_and, value == np.trunc(value)) & (ends * EPS[compute.name] <= 1) & ~moved
-    rounding = np.where(is_exact, 0.0, 4 * count * EPS[compute.name] * ends)
+    is_exact = (
+        reduce_along(np.logical_and, value == np.trunc(value)) & (ends * UNIT_ROUNDOFF[compute.name] <= 1) & ~moved
+    )
+    rounding = np.where(is_exact, 0.0, 4 * count * UNIT_ROUNDOFF[compute.name] * ends)
     crossing = moved & ~np.isfinite(total)
     return np.where(high | low | crossing, np.inf, np.where(np.isfinite(total), passed * 1.001 + rounding, 0.0))
 
@@ -84,7 +86,7 @@ def sort(n: Node, value, bound, arguments, extents) -> Ball:
     if not bound.any():
         return result, np.zeros(result.shape)
     if n.attr[0] == "values":
-        moved = distance(result, *(RULES["sorted"](n, [v], arguments, extents) for v in corners(value, bound)))
+        moved = distance(result, *(RULES["sorted"](n, [v], arguments, extents) for v in endpoints(value, bound)))
         return result, np.where(unknown, np.inf, moved)
     ordered, slack = np.sort(value, axis=-1), np.max(bound, axis=-1, keepdims=True)
     near = ((np.diff(ordered, axis=-1) <= 2 * slack) & (slack > 0)).any(axis=-1, keepdims=True)

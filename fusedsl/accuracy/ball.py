@@ -9,11 +9,11 @@ import numpy as np
 from ..ir.interp import cast
 from ..ir.types import FLOAT64, DType, numpy_dtype
 
-EPS = {"float64": 2.0**-53, "float32": 2.0**-24}  # the relative error of one rounding
+UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24}  # relative error of one rounding
 HALF_ULP = {"float16": (2.0**-11, 2.0**-25), "bfloat16": (2.0**-8, 2.0**-134)}  # (relative, for subnormal numbers)
-TINY = {"float64": 2.0**-1074, "float32": 2.0**-149}
+MIN_SUBNORMAL = {"float64": 2.0**-1074, "float32": 2.0**-149}
 LARGEST = {"float64": np.finfo(np.float64).max, "float32": float(np.finfo(np.float32).max)}
-SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126}  # normal numbers
+MIN_NORMAL = {"float64": 2.0**-1022, "float32": 2.0**-126}
 
 Ball = tuple[np.ndarray, np.ndarray]
 """(exact value, radius): a correct target is within the radius of the exact value"""
@@ -26,7 +26,7 @@ def stored(value: np.ndarray, radius: np.ndarray, d: DType) -> Ball:
     middle = wide(cast(value, d), d)
     if not radius.any():
         return middle, np.zeros(middle.shape)
-    stored_radius = distance(middle, *(wide(cast(v, d), d) for v in corners(value, radius)))
+    stored_radius = distance(middle, *(wide(cast(v, d), d) for v in endpoints(value, radius)))
     if d.kind == "b" and value.dtype.kind == "f":  # only 0 is False
         stored_radius = np.where((radius > 0) & (np.abs(value) <= radius), np.inf, stored_radius)
     return middle, np.where(np.isinf(radius) & (value.dtype.kind != "b"), np.inf, stored_radius)
@@ -53,10 +53,10 @@ def wide(x: np.ndarray, d: DType) -> np.ndarray:
 
 def any_unbounded(args: list[Ball], shape) -> np.ndarray:
     """Where an operand has an infinite radius."""
-    return any_bound(args, shape, np.isinf)
+    return any_radius(args, shape, np.isinf)
 
 
-def any_bound(args: list[Ball], shape, holds: Callable) -> np.ndarray:
+def any_radius(args: list[Ball], shape, holds: Callable) -> np.ndarray:
     """Where the radius of an operand satisfies a condition."""
     result = np.zeros(shape, bool)
     for _, radius in args:
@@ -64,7 +64,7 @@ def any_bound(args: list[Ball], shape, holds: Callable) -> np.ndarray:
     return result
 
 
-def corners(value, radius) -> tuple[np.ndarray, ...]:
+def endpoints(value, radius) -> tuple[np.ndarray, ...]:
     """The endpoints of an operand's interval; an unsure bool may have either value."""
     if value.dtype.kind == "f":
         finite = np.where(np.isfinite(radius), radius, 0.0)
@@ -72,7 +72,7 @@ def corners(value, radius) -> tuple[np.ndarray, ...]:
     return (value, value ^ (radius > 0)) if value.dtype.kind == "b" and radius.any() else (value,)
 
 
-def bounded(op: str, values, value, radius, compute: DType) -> Ball:
+def overflow_to_inf(op: str, values, value, radius, compute: DType) -> Ball:
     """The ball after overflow to infinity; a product (or power) that is contracted into an FMA may escape it."""
     largest, size = LARGEST[compute.name], np.abs(value)
     beyond = np.isfinite(value) & (size - radius > largest)

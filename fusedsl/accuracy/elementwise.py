@@ -10,7 +10,17 @@ import numpy as np
 from ..ir.graph import Node
 from ..ir.ops import OPS
 from ..ir.types import FLOAT32, FLOAT64, DType, numpy_dtype
-from .ball import EPS, SMALLEST, TINY, Ball, any_bound, any_unbounded, bounded, corners, distance
+from .ball import (
+    MIN_NORMAL,
+    MIN_SUBNORMAL,
+    UNIT_ROUNDOFF,
+    Ball,
+    any_radius,
+    any_unbounded,
+    distance,
+    endpoints,
+    overflow_to_inf,
+)
 
 FUNCTION_ULPS = 4.0  # the largest in CUDA's single-precision table, except lgamma
 EXACT = {"negative", "absolute", "sign", "maximum", "minimum", "fmax", "fmin", "where", "floor", "ceil", "trunc"}
@@ -32,7 +42,7 @@ def operation(n: Node, args: list[Ball], roundings: Roundings) -> Ball:
     value = value.astype(np.float64) if value.dtype.kind == "f" else value
     if n.op == "where":
         return value, _chosen(args, value)
-    moved = any_bound(args, value.shape, lambda bound: bound > 0)
+    moved = any_radius(args, value.shape, lambda bound: bound > 0)
     bound = _passed_on(n.op, args, value) if moved.any() else np.zeros(value.shape)
     if n.op in ("signbit", "copysign"):  # the sign of a NaN is unspecified
         bound = np.where(np.isnan(values[-1]), np.inf, bound)
@@ -42,7 +52,7 @@ def operation(n: Node, args: list[Ball], roundings: Roundings) -> Ball:
         value, bound = value, bound + roundings[n.op](values, value)
     else:
         value, bound = _rounded(n.op, values, value, bound, ~moved, compute)
-    value, bound = bounded(n.op, values, value, bound, compute)
+    value, bound = overflow_to_inf(n.op, values, value, bound, compute)
     return value, np.where(any_unbounded(args, value.shape), np.inf, bound)
 
 
@@ -68,12 +78,14 @@ def _rounded(op: str, values, value, passed, sure, compute: DType) -> Ball:
     size = np.abs(np.where(np.isfinite(value), value, 0))
     if op == "lgamma":  # its zeros are known to an absolute error only
         size = np.maximum(size, 1.0)
-    bound = np.where(np.isfinite(value), 2 * ulps * (EPS[compute.name] * size + TINY[compute.name]), 0.0)
+    bound = np.where(
+        np.isfinite(value), 2 * ulps * (UNIT_ROUNDOFF[compute.name] * size + MIN_SUBNORMAL[compute.name]), 0.0
+    )
     if op == "fma":  # the product may be rounded by itself
         product = np.abs(np.multiply(*values[:2]))
-        bound = bound + EPS[compute.name] * np.where(np.isfinite(product), product, 0.0)
+        bound = bound + UNIT_ROUNDOFF[compute.name] * np.where(np.isfinite(product), product, 0.0)
     if op == "divide":  # where the remainder is subnormal, 2 ulp
-        near = (size < 4 * SMALLEST[compute.name]) | (np.abs(values[0]) < 2.0**24 * SMALLEST[compute.name])
+        near = (size < 4 * MIN_NORMAL[compute.name]) | (np.abs(values[0]) < 2.0**24 * MIN_NORMAL[compute.name])
         bound = np.where(near, 4 * bound, np.where(sure, 0.0, bound))
     elif op in CORRECT:
         bound = np.where(sure, 0.0, bound)
@@ -90,13 +102,13 @@ def needs_no_rounding(a, b, product, compute: DType):
     high_a, high_b = (x * SPLIT - (x * SPLIT - x) for x in (a, b))  # Dekker's exact product, 1971
     low_a, low_b = a - high_a, b - high_b
     exact = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b == 0
-    return exact & ((np.abs(product) >= 2.0**54 * SMALLEST["float64"]) | (a == 0) | (b == 0))  # its parts are normal
+    return exact & ((np.abs(product) >= 2.0**54 * MIN_NORMAL["float64"]) | (a == 0) | (b == 0))  # its parts are normal
 
 
 def _passed_on(op: str, args: list[Ball], value):
     """Largest change of the result over the corners of the operands' bounds, if it is monotone between them."""
     with np.errstate(all="ignore"):
-        corner_values = [np.asarray(OPS[op].meaning(*x)) for x in itertools.product(*(corners(*a) for a in args))]
+        corner_values = [np.asarray(OPS[op].meaning(*x)) for x in itertools.product(*(endpoints(*a) for a in args))]
         worst = distance(value, *corner_values)
         if op in WAVES:
             worst = WAVES[op](worst, corner_values, args, value)

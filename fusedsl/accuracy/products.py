@@ -25,7 +25,7 @@ from ..ir.graph import Node, resolve, walk
 from ..ir.interp import RULES, sums_of_products
 from ..ir.ops import OPS, VIEWS
 from ..ir.types import FLOAT32
-from .ball import EPS, HALF_ULP, LARGEST, TINY, Ball
+from .ball import HALF_ULP, LARGEST, MIN_SUBNORMAL, UNIT_ROUNDOFF, Ball
 from .elementwise import Roundings
 
 AROUND = 8  # roundings of what follows the sum: of its blocks, of factors that leave it
@@ -57,8 +57,8 @@ def contraction(
     size, most = sums_of_products(n.attr, a, b), sums_of_products(n.attr, a + ea, b + eb)
     subscripts = Subscripts.parse(n.attr)
     count = max(1, int(np.prod([x.shape[subscripts.left.index(c)] for c in subscripts.summed])))
-    subnormal = np.where(size > 0, count * TINY[compute.name], 0.0)  # products, each rounded or not
-    rounded = 2 * (count + AROUND) * EPS[compute.name] * size + subnormal
+    subnormal = np.where(size > 0, count * MIN_SUBNORMAL[compute.name], 0.0)  # products, each rounded or not
+    rounded = 2 * (count + AROUND) * UNIT_ROUNDOFF[compute.name] * size + subnormal
     if loses:
         rounded = rounded + roundings["contract"]([rounded], most)
     bound = most - size + rounded
@@ -96,7 +96,9 @@ def regrouped(n: Node, balls: Mapping[Node, Ball], arguments: Sequence, extents:
     reaches: dict[Node, np.ndarray] = {}
     left, right = (_reach(a, reaches, balls, arguments, extents) for a in n.args)
     most, compute = sums_of_products(n.attr, left, right), n.type.dtype.compute.name
-    return value, np.where(most > LARGEST[compute], np.inf, bound + np.where(bound > 0, most * TINY[compute], 0.0))
+    return value, np.where(
+        most > LARGEST[compute], np.inf, bound + np.where(bound > 0, most * MIN_SUBNORMAL[compute], 0.0)
+    )
 
 
 def _reach(root: Node, reaches: dict[Node, np.ndarray], balls, arguments, extents) -> np.ndarray:

@@ -12,7 +12,7 @@ from ..ir.interp_scans import accumulate, empty, linear, shifted
 from ..ir.interp_scans import scan as prefixes_of
 from ..ir.types import DType, numpy_dtype
 from .axes import product_bound
-from .ball import EPS, LARGEST, TINY, Ball, bounded, corners, distance
+from .ball import LARGEST, MIN_SUBNORMAL, UNIT_ROUNDOFF, Ball, distance, endpoints, overflow_to_inf
 
 
 def scan(n: Node, args: Sequence[Ball]) -> Ball:
@@ -36,14 +36,14 @@ def _inclusive(n: Node, value, bound) -> Ball:
         return total, np.where(unknown, np.inf, 0.0)
     total, compute = accumulate(fold, value, axis), n.type.dtype.compute
     if fold in ("max", "min"):
-        moved = distance(total, *(accumulate(fold, v, axis) for v in corners(value, bound)))
+        moved = distance(total, *(accumulate(fold, v, axis) for v in endpoints(value, bound)))
         return total, np.where(unknown, np.inf, moved)
     count = _count(value, axis)
     if fold == "sum":
         passed = _prefix_sums(value, bound, total, compute, _serial(count), axis)
     else:
         passed = product_bound(value, bound, total, compute, count, lambda f, x: f.accumulate(x, axis=axis))
-    total, passed = bounded("add", (), total, passed, compute)
+    total, passed = overflow_to_inf("add", (), total, passed, compute)
     return total, np.where(unknown, np.inf, passed)
 
 
@@ -60,8 +60,8 @@ def _prefix_sums(value, bound, total, compute: DType, serial, axis: int):
     size = np.add.accumulate(np.abs(np.where(np.isfinite(value), value, 0)), axis=axis)
     passed = np.add.accumulate(bound, axis=axis)
     whole = np.logical_and.accumulate(np.isfinite(value) & (value == np.trunc(value)), axis=axis)
-    exact = (passed == 0) & whole & (size * EPS[compute.name] <= 1)
-    result = passed + np.where(exact, 0.0, 2 * serial * EPS[compute.name] * size)
+    exact = (passed == 0) & whole & (size * UNIT_ROUNDOFF[compute.name] <= 1)
+    result = passed + np.where(exact, 0.0, 2 * serial * UNIT_ROUNDOFF[compute.name] * size)
     return np.where(size + passed > LARGEST[compute.name], np.inf, np.where(np.isfinite(total), result, 0.0))
 
 
@@ -71,7 +71,7 @@ def _logarithms(value, bound, axis: int, compute: DType) -> Ball:
     total = prefixes_of("logsumexp", [value], axis, False, np.dtype(np.float64))
     moved = np.maximum.accumulate(bound, axis=axis)
     spread = np.abs(np.maximum.accumulate(np.where(np.isfinite(value), np.abs(value), 0), axis=axis))
-    rounding = EPS[compute.name] * (8 * _serial(_count(value, axis)) + 4 * spread + 4 * np.abs(total))
+    rounding = UNIT_ROUNDOFF[compute.name] * (8 * _serial(_count(value, axis)) + 4 * spread + 4 * np.abs(total))
     return total, np.where(np.isfinite(total), moved + rounding, 0.0)
 
 
@@ -91,11 +91,11 @@ def _recurrence(n: Node, args: Sequence[Ball]) -> Ball:
     magnitude = linear(size, np.abs(b) + b_bound)
     before = np.concatenate([np.zeros_like(h[:1]), np.abs(h[:-1])])
     count = _count(a, 0)
-    lost = TINY[compute.name] * (count + np.maximum.accumulate(np.abs(h), axis=0) * count)
-    passed = linear(size, a_bound * before + b_bound + lost) + 4 * count * EPS[compute.name] * magnitude
+    lost = MIN_SUBNORMAL[compute.name] * (count + np.maximum.accumulate(np.abs(h), axis=0) * count)
+    passed = linear(size, a_bound * before + b_bound + lost) + 4 * count * UNIT_ROUNDOFF[compute.name] * magnitude
     largest = np.maximum(_largest_product(size), magnitude)
     unsure = np.logical_or.accumulate(~(largest < LARGEST[compute.name]), axis=0)
-    h, passed = bounded("add", (), h, passed, compute)
+    h, passed = overflow_to_inf("add", (), h, passed, compute)
     return np.moveaxis(h, 0, axis), np.moveaxis(np.where(unknown | unsure, np.inf, passed), 0, axis)
 
 

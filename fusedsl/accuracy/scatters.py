@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.graph import Node
 from ..ir.merge_at import merge_at
-from .ball import EPS, LARGEST, Ball, bounded, distance
+from .ball import LARGEST, UNIT_ROUNDOFF, Ball, distance, overflow_to_inf
 
 FEW = 4  # roundings besides those of the additions: of scaled sums, and where they join the array
 
@@ -26,11 +26,11 @@ def scatter(n: Node, args: Sequence[Ball]) -> Ball:
     passed = _merged("sum", base_bound, places, bound)
     count = FEW + _merged("sum", np.zeros(base.shape), places, np.ones(values.shape))
     whole = _merged("min", _is_whole(base), places, _is_whole(values)) > 0
-    is_exact = (passed == 0) & whole & (size * EPS[compute.name] <= 1)
-    rounding = np.where(is_exact, 0.0, 2 * count * EPS[compute.name] * size)
+    is_exact = (passed == 0) & whole & (size * UNIT_ROUNDOFF[compute.name] <= 1)
+    rounding = np.where(is_exact, 0.0, 2 * count * UNIT_ROUNDOFF[compute.name] * size)
     beyond = size + passed > LARGEST[compute.name]
     passed = np.where(beyond, np.inf, np.where(np.isfinite(total), passed + rounding, 0.0))
-    return bounded("add", (), total, passed, compute)
+    return overflow_to_inf("add", (), total, passed, compute)
 
 
 def _sizes(x: np.ndarray) -> np.ndarray:

@@ -203,7 +203,7 @@ class Cache:
         """Remove unfinished files of killed writers, an hour old or more; and old entries, if the folder is too large.
 
         It runs before the first entry is written, and after so many entries or bytes. The least recently used files are
-        removed until the folder is at three quarters of its limit.
+        evicted (LRU) until the folder is at three quarters of its limit.
         """
         files, limit = [], config.cache_megabytes() * 1_000_000
         self._unswept, self._unswept_bytes = ENTRIES_BETWEEN_SWEEPS, limit // SHARE_BETWEEN_SWEEPS

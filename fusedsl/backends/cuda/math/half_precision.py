@@ -109,7 +109,7 @@ def logistic_for_half(kind):
     return (kind, emit) if kind == types.float32 else None
 
 
-def erf_for_sum(kind):
+def erf_approx(kind):
     """erf(x), absolute error 2**-23: for sums with a number of at least 1/2, such as 1 + erf(x)."""
 
     def emit(e, x):

@@ -13,7 +13,7 @@ from . import float64 as double
 from . import integers
 from .convert import round_through, saturate
 from .division import div_for_bf16, div_for_fp8, divisor_scale, quotient
-from .half_precision import erf_for_sum, exp_for_half, gelu_for_half, log_approx, logistic_for_half, tanh_for_half
+from .half_precision import erf_approx, exp_for_half, gelu_for_half, log_approx, logistic_for_half, tanh_for_half
 from .libdevice import (
     LIBDEVICE_1,
     LIBDEVICE_2,
@@ -223,7 +223,7 @@ def logistic(kind):
 
 _RULES = dict.fromkeys((bool_, not_, sign, logistic, divisor_scale, isnan, isinf, isfinite, signbit), 1)
 _RULES |= dict.fromkeys((absolute, negative, exp_for_sum, exp_for_half, log_approx), 1)
-_RULES |= dict.fromkeys((erf_for_sum, gelu_for_half, logistic_for_half, tanh_for_half), 1)
+_RULES |= dict.fromkeys((erf_approx, gelu_for_half, logistic_for_half, tanh_for_half), 1)
 _RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, fmod, power), 2)
 _RULES |= {_pairwise(integers.floor_divide): 2, _pairwise(integers.remainder): 2}
 _RULES |= {_pairwise(integers.shift_left): 2, _pairwise(integers.shift_right): 2}

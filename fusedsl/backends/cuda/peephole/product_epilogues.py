@@ -32,7 +32,7 @@ def epilogue_functions(kernel: KernelIR, body: Body) -> Body:
         if i.op in EPILOGUE_FUNCTIONS and _reaches_results(body, i.target, ADDED):
             short[i.target] = EPILOGUE_FUNCTIONS[i.op]
         elif i.op == "erf" and _is_in_scaled_sums(body, i.target):
-            short[i.target] = "erf_for_sum"
+            short[i.target] = "erf_approx"
     return replace(body, instructions=tuple(replace(i, op=short.get(i.target, i.op)) for i in body.instructions))
 
 
