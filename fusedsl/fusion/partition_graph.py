@@ -203,7 +203,9 @@ class _GraphPartitioner:
         guards: dict[Dim, bool] = {}
         fixed, fits = Prices(self.extents, priced_for(self.way.attention)), fits_in(self.extents, guards)
         reported = None if self.hardware is None else Prices(self.extents, self.hardware)
-        lowered = unroll_pair_folds(lower_segment(segment, memory, _same(fits)), _short(fits, self.extents))
+        lowered = lower_segment(segment, memory, _same(fits))
+        if not self.way.steady:  # a single row makes no pairs, and is to have the same bits
+            lowered = unroll_pair_folds(lowered, _short(fits, self.extents))
         if self.check is not None:
             self.guards.update(guards)  # what is checked holds where these do
             self.check.lowered(lowered, segment, memory)

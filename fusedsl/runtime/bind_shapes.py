@@ -82,7 +82,8 @@ def bind_kernel(
     if not plan.is_elementwise and not plan.column_epilogue:
         looped = replace(kernel, phases=plan.looped, resident=False)
     transposed = None
-    across = kernel.is_pairwise or prefers_row_axis_vectors(merged, row_axes, placed.dtypes)
+    tiled = kernel.is_pairwise and not plan.batch_invariant  # a single row is no tile, and takes the same bits
+    across = tiled or prefers_row_axis_vectors(merged, row_axes, placed.dtypes)
     if looped is not None and _may_transpose(plan) and across:
         transposed = (_transposed(plan, kernel, merged, placed), _transposed(plan, looped, merged, placed))
     return BoundKernel(kernel, merged.extents, lines, placed.offsets, placed.byte_strides, looped, transposed)
@@ -221,7 +222,7 @@ def _transposed(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: 
     alone = _only_operand(plan, kernel.phases, merged, kernel.row_axes)
     words = state_words(kernel.phases)
     width, lines, access = row_axis_access(merged, kernel.row_axes, placed.dtypes, placed.addresses, words, alone)
-    if kernel.is_pairwise:
+    if kernel.is_pairwise and not plan.batch_invariant:
         width, access = pair_width(kernel, merged.extents[kernel.row_axes - 1]), tuple("element" for _ in access)
     if plan.batch_invariant:
         width, access = 1, tuple("element" for _ in access)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from test_cuda_emulated import check_twice, normal
 
 import fusedsl as fd
+from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu
@@ -34,3 +36,36 @@ def test_pairs_agree_with_the_interpreter(form):
     text = FORMS[form]
     with emulated_gpu() as gpu:
         check_twice(gpu, text, given(text, 77, 45, 3))
+
+
+def test_a_row_has_the_same_bits_among_any_others_if_they_are_to_be_batch_invariant():
+    x, y, b = (np.asarray(normal(*shape)) for shape in ((70, 3), (700, 3), (700,)))
+    kernel = fd.kernel(FORMS["a vector"], deterministic="batch")
+    with emulated_gpu(multiprocessors=4) as gpu:
+        there = [gpu.asarray(v) for v in (y, b)]
+        one, some, all_rows = (to_host(kernel(gpu.asarray(x[:n].copy()), *there)) for n in (1, 5, 70))
+    assert one.tobytes() == all_rows[:1].tobytes()
+    assert some.tobytes() == all_rows[:5].tobytes()
+
+
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(1, 9, 2), (300, 5, 1), (33, 70, 17), (600, 3, 9)])
+def test_pairs_of_other_extents(rows, columns, depth):
+    """Few rows, vectors of rows that are there in part, several vectors of columns, long inner axes."""
+    with emulated_gpu(cc=(8, 0)) as gpu:
+        check_twice(gpu, FORMS["nearest"], given(FORMS["nearest"], rows, columns, depth))
+
+
+def test_rows_and_columns_that_lie_apart_in_memory():
+    text = FORMS["a vector"].replace("x[:", "x.T[:").replace("y[None]", "y.T[None]")
+    x, y, b = normal(3, 70), normal(3, 20), normal(20)
+    with emulated_gpu() as gpu:
+        check_twice(gpu, text, {"x": x, "y": y, "b": b})
+
+
+def test_blocks_share_the_columns_of_few_rows_and_nothing_spills():
+    specs = [fd.spec((2000, 32), "float32"), fd.spec((20_000, 32), "float32"), fd.spec((20_000,), "float32")]
+    kernel = fd.kernel(FORMS["a vector"])
+    told = str(kernel.explain(*specs, device="cuda", compile=False))
+    assert "blocks share the columns of 512 rows, the last one finishes it" in told
+    (found,) = kernel.resources(*specs, cc=90)
+    assert found.figures.spill_bytes == 0
