@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from . import metric_counts
-from .arguments import Arguments, Describe, InsideTrace, keyword_names, positional_names
+from .arguments import Arguments, Describe, InsideTrace, Untraceable, keyword_names, positional_names
 from .config import Options, current
 from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, public_api, trimmed
 from .inspection import FALSE, NONE, SM90, TRUE, told_apart
@@ -100,6 +100,13 @@ class Fused(Generic[P, R]):
         except FusedslError as fault:
             if isinstance(fault, ArgumentError) and has_abstract((args, keywords)):
                 return self._in_trace(args, keywords)
+            if isinstance(fault, Untraceable):
+                from .labelled_calls import run_labelled
+
+                try:
+                    return run_labelled(self.prepared, args, keywords)
+                except Untraceable as other:
+                    fault = other
             reason, records = why_unfused(fault), fault.code == "argument.grad"
             if reason is None:
                 raise

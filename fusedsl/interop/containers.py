@@ -51,6 +51,11 @@ def is_labelled_type(kind: type) -> bool:
     return is_container_type(kind) and kind not in LISTS and not (kind.__module__ or "").startswith("jax")
 
 
+def is_uniform(x: Any) -> bool:
+    """True if a labelled array has one dtype of NumPy's for all elements, and none is missing."""
+    return LIBRARIES[type(x).__module__.partition(".")[0]].is_uniform(x)
+
+
 def columns(x: Any) -> Mapping[str, Any] | None:
     """The columns of a DataFrame by name; None for anything else."""
     library = type(x).__module__.partition(".")[0]

@@ -27,6 +27,12 @@ def columns(x: Any) -> Iterable[tuple[Any, Any]] | None:
     return x.items() if isinstance(x, sys.modules["pandas"].DataFrame) else None
 
 
+def is_uniform(x: Any) -> bool:
+    """True if all elements of a Series or DataFrame have one dtype of NumPy's."""
+    kinds = set(x.dtypes) if x.ndim == 2 else {x.dtype}
+    return len(kinds) == 1 and _is_number(next(iter(kinds)))
+
+
 def read(x: Any, name: str) -> Any:
     """The array and labels of a Series or DataFrame; the array alone for an Index."""
     pandas = sys.modules["pandas"]

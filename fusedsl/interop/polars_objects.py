@@ -24,6 +24,12 @@ def columns(x: Any) -> Iterable[tuple[str, Any]] | None:
     return ((name, x[name]) for name in x.columns) if isinstance(x, sys.modules["polars"].DataFrame) else None
 
 
+def is_uniform(x: Any) -> bool:
+    """True if all elements of a Series or DataFrame have one dtype, and none is null."""
+    parts = [x] if isinstance(x, sys.modules["polars"].Series) else x.get_columns()
+    return len({part.dtype for part in parts}) == 1 and not any(part.null_count() for part in parts)
+
+
 def read(x: Any, name: str) -> Labelled:
     """The array of a Series or DataFrame; nulls are NaN, so integers become floats, as in polars."""
     if isinstance(x, sys.modules["polars"].Series):

@@ -16,6 +16,11 @@ def is_array(kind: type) -> bool:
     return xarray is not None and issubclass(kind, (xarray.DataArray, xarray.Dataset))
 
 
+def is_uniform(x: Any) -> bool:
+    """True for a DataArray, whose elements have one dtype."""
+    return isinstance(x, sys.modules["xarray"].DataArray)
+
+
 def columns(x: Any) -> None:
     """None: a Dataset is a mapping already."""
     return

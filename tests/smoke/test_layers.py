@@ -40,6 +40,7 @@ LAYERS = (
     ("report", "interop"),
     ("arguments", "kernel_gradients", "kernel_variants", "caller_scope", "threads", "cache_sizes"),
     ("traced_calls",),
+    ("labelled_calls",),
     ("aot",),
     ("api", "decorator"),
     ("evaluation", "foreach_arguments"),

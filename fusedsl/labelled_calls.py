@@ -1,0 +1,126 @@
+"""Calls of fused functions with pandas, polars and xarray objects: elementwise ones run fused, and give their kind.
+
+A trace follows NumPy's rules. They are those of labelled arrays for ufuncs and operators on arrays of equal labels, and
+for nothing else: a Series' sum leaves NaN out, slices move labels. All other calls run the undecorated function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .arguments import Untraceable
+from .errors import FusedslError
+from .interop import containers
+from .interop.labelled import Labelled
+from .ir.graph import Graph, Node, walk
+from .traced_calls import FusedCall
+
+STRUCTURE = ("param", "const", "scalar", "cast", "convert")
+INTEGERS_DIFFER = ("floor_divide", "remainder", "fmod", "power")  # pandas divides integers by 0 to infinity
+
+
+class _Labels:
+    """The labelled arguments of a call: their arrays in their place, and what each array stands for."""
+
+    def __init__(self) -> None:
+        self.read: dict[int, Labelled] = {}  # by the array's id
+        self.objects: dict[int, Any] = {}
+
+    def opened(self, x: Any, name: str) -> Any:
+        """`x` with an array for each labelled one."""
+        if type(x) in (tuple, list):
+            return type(x)(self.opened(part, f"{name}[{k}]") for k, part in enumerate(x))
+        if type(x) is dict:
+            return {key: self.opened(part, f"{name}[{key!r}]") for key, part in x.items()}
+        if not containers.is_labelled_type(type(x)):
+            return x
+        if not containers.is_uniform(x):
+            raise _unfused(f"{name} has missing values, or columns of several dtypes")
+        found = containers.read(x, name)
+        if not isinstance(found, Labelled) or type(found.array) is not np.ndarray:
+            raise _unfused(f"{name} is no Series, DataFrame or DataArray of numbers in NumPy arrays")
+        self.read[id(found.array)], self.objects[id(found.array)] = found, x
+        return found.array
+
+
+def run_labelled(
+    prepared: Callable[[Sequence[Any], Mapping[str, Any]], FusedCall], args: tuple, keywords: Mapping[str, Any]
+) -> Any:
+    """The result of a call with labelled arrays; Untraceable, with the reason, if it is not elementwise.
+
+    `prepared` gives the program of a call with plain arrays.
+    """
+    labels = _Labels()
+    given = [labels.opened(x, f"argument {k}") for k, x in enumerate(args)]
+    named = {name: labels.opened(x, name) for name, x in keywords.items()}
+    try:
+        call = prepared(given, named)
+    except Exception as fault:
+        told = fault.message if isinstance(fault, FusedslError) else str(fault)
+        raise _unfused(told.splitlines()[0] if told else type(fault).__name__) from fault
+    _require_elementwise(call)
+    values = [labels.read.get(id(x), x) for x in call.values]
+    results = call.program.run(call.values)
+    kept = _with_labels(call.traced.graph)
+    wrapped = [
+        _wrapped(result, values, call.program.names, node) if node in kept else result
+        for result, node in zip(results, call.traced.graph.results)
+    ]
+    return call.traced.rebuild(wrapped, [labels.objects.get(id(x), x) for x in call.given])
+
+
+def _unfused(reason: str) -> Untraceable:
+    return Untraceable(
+        f"labelled arrays go through elementwise functions alone, and {reason}",
+        "argument.type",
+        help="pass arrays, as x.to_numpy() gives them",
+    )
+
+
+def _require_elementwise(call: FusedCall) -> None:
+    """Untraceable if labelled arrays may have other rules than NumPy's in this function."""
+    if call.traced.writes or call.traced.captures:
+        raise _unfused("this one writes arrays, or reads some from outside")
+    for node in call.traced.graph.nodes():
+        ufunc = getattr(np, node.op, None)
+        if node.op not in (*STRUCTURE, "where") and not (isinstance(ufunc, np.ufunc) and ufunc.signature is None):
+            raise _unfused(f"this one has {node.op}")
+        if node.op in INTEGERS_DIFFER and node.type.dtype.kind != "f":
+            raise _unfused(f"this one has {node.op} of integers")
+
+
+def _with_labels(graph: Graph) -> set[Node]:
+    """The nodes that keep labels: numpy.where gives plain arrays."""
+    kept: set[Node] = set()
+    for node in graph.nodes():
+        if node.op == "param" or (node.op != "where" and any(x in kept for x in node.args)):
+            kept.add(node)
+    return kept
+
+
+def _wrapped(result: Any, values: Sequence[Any], names: Sequence[str], node: Node) -> Any:
+    """A result with the labels of the arguments that it is computed from, which all have its extents."""
+    sources = {n.attr for n in walk((node,)) if n.op == "param"}
+    own = [x if k in sources or not isinstance(x, Labelled) else x.array for k, x in enumerate(values)]
+    labelled = {k: x for k, x in enumerate(own) if isinstance(x, Labelled)}
+    if len({x.library for x in labelled.values()}) > 1:
+        raise _unfused("its arguments are of several libraries")
+    ranks = [len(x.axes) for x in labelled.values()]
+    if result.ndim != max(ranks, default=result.ndim):
+        raise _unfused("its labelled arrays have fewer axes than a result")
+    if any(x.array.shape != result.shape[result.ndim - len(x.axes) :] for x in labelled.values()):
+        raise _unfused("one of its labelled arrays is broadcast")
+    axes = [
+        frozenset(
+            (k, axis - result.ndim + len(x.axes)) for k, x in labelled.items() if axis >= result.ndim - len(x.axes)
+        )
+        for axis in range(result.ndim)
+    ]
+    wrap = containers.wrapper(own, names)
+    try:
+        return result if wrap is None else wrap([result], lambda: [axes])[0]
+    except FusedslError as fault:
+        raise _unfused(fault.message) from fault
