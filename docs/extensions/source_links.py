@@ -1,13 +1,24 @@
-"""Sphinx extension: relative links that leave docs/ become links to the repository."""
+"""Sphinx extension: relative links that leave docs/ lead to the page that shows a file, or to the repository.
+
+The sources link to files that exist, so that their links hold where the repository is read too.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = "https://github.com/fusedsl/fusedsl"
+SHOWN = {  # files of the repository, and the pages that the build makes of them
+    "benchmarks/RESULTS.md": "tables/performance.md",
+    "examples/gallery": "gallery/index.md",
+    "fusedsl/accuracy/bounds.py": "tables/accuracy.md",
+    "fusedsl/trace/numpy/functions.py": "tables/traced_functions.md",
+    "fusedsl/trace/torch/functions.py": "tables/traced_functions.md",
+}
 LINK = re.compile(r"\]\((?P<path>\.\.?/[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -19,7 +30,10 @@ def repository() -> str:
 
 
 def absolute(source: str, page: Path, docs: Path) -> str:
-    """The Markdown of a page with links out of `docs` made absolute. Raises FileNotFoundError for a missing file."""
+    """The Markdown of a page, whose links out of `docs` lead to pages that show the files, or to the repository.
+
+    Raises FileNotFoundError for a missing file.
+    """
 
     def put(link: re.Match) -> str:
         target = (page.parent / link["path"]).resolve()
@@ -27,8 +41,12 @@ def absolute(source: str, page: Path, docs: Path) -> str:
             return link[0]
         if not target.exists():
             raise FileNotFoundError(f"{page}: {link['path']}")
+        file = target.relative_to(ROOT).as_posix()
+        shown = docs / SHOWN.get(file, "")
+        if file in SHOWN and page.parent != shown.parent:
+            return f"]({os.path.relpath(shown, page.parent)})".replace(os.sep, "/")
         kind = "tree" if target.is_dir() else "blob"
-        return f"]({repository()}/{kind}/main/{target.relative_to(ROOT).as_posix()}{link['anchor'] or ''})"
+        return f"]({repository()}/{kind}/main/{file}{link['anchor'] or ''})"
 
     return LINK.sub(put, source)
 

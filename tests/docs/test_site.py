@@ -110,6 +110,9 @@ def test_links_out_of_the_site_lead_to_the_repository():
         f"[a]({source_links.repository()}/blob/main/README.md)"
     )
     assert source_links.absolute("[a](../fusion.md#x)", page, DOCS) == "[a](../fusion.md#x)"
+    assert source_links.absolute("[a](../../benchmarks/RESULTS.md)", page, DOCS) == "[a](../tables/performance.md)"
+    own = DOCS / "tables" / "performance.md"
+    assert "blob/main/benchmarks" in source_links.absolute("[a](../../benchmarks/RESULTS.md)", own, DOCS)
     with pytest.raises(FileNotFoundError):
         source_links.absolute("[a](../../NONE.md)", page, DOCS)
 
