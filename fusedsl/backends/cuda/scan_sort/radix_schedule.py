@@ -101,9 +101,7 @@ def schedule_radix_sort(kernel: KernelIR, extents: Extents, hardware: Hardware) 
     registers = predicted_registers(kernel, hardware, need, blocks, THREADS)
     slots = hardware.multiprocessors * blocks
     share = min(max(1, slots // rows), -(-max(1, columns) // (THREADS * items)))
-    reason = (
-        f"rows of {columns} are sorted by {passes(sort)} digits of 8 bits; {share} blocks share a row, and meet after "
-        f"each count and each scatter"
-    )
+    sharing = f"{share} blocks share a row, and meet" if share > 1 else "a block sorts a row, and waits"
+    reason = f"rows of {columns} are sorted by {passes(sort)} digits of 8 bits; {sharing} after each count and scatter"
     schedule = RadixSortSchedule(1, READ_AHEAD, 0, THREADS, 1, blocks, items=items, grid=min(slots, rows * share))
     return replace(schedule, reason=reason, registers=registers)
