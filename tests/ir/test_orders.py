@@ -173,12 +173,16 @@ def test_orders_compile_for_cuda_and_spill_nothing(text, shape, dtype, cc):
 @pytest.mark.parametrize("dtype", ("int8", "bool", "bfloat16", "float32", "float64"))
 @pytest.mark.parametrize("columns", (5, 31, 32, 100, 1000, 1025, 3001, 4096, 5000, 100_001))
 def test_every_element_of_a_row_has_a_place_in_its_schedule(columns, dtype):
+    from fusedsl.backends.cuda.scan_sort.radix_schedule import RadixSortSchedule
     from fusedsl.report.explain import resolved_call
 
     for text in ("sort(x)", "topk(x, 3)", "argsort(x), sort(x)"):
         case = resolved_call(fd.kernel(text)._program, [fd.spec((7, columns), dtype)], "cuda", 90)
         for plan, bound in case.kernels:
             _, schedule = case.scheduled(plan, bound)
+            if isinstance(schedule, RadixSortSchedule):
+                assert text != "topk(x, 3)" and columns > 2048 and schedule.grid * schedule.tile >= columns
+                continue
             rank = schedule.sort_method
             assert schedule.vectors >= 1
             if rank.method in ("sort", "merge"):
