@@ -229,7 +229,8 @@ def _leaves_out(case, results, outs):
 def _writes_beyond(case, results, outs):
     for out in outs or ():
         if out.flags.c_contiguous and out.size and out.base is not None:
-            np.lib.stride_tricks.as_strided(out.reshape(-1), (out.size + 1,), (out.itemsize,))[-1] = 1
+            raw = out.reshape(-1).view(np.uint8)  # as_strided does not know float8
+            np.lib.stride_tricks.as_strided(raw, (raw.size + out.itemsize,), (1,))[-out.itemsize :] = 1
 
 
 def _writes_an_argument(case, results, outs):

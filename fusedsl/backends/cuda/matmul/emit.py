@@ -74,10 +74,10 @@ class MatmulEmitter:
             src.assign("rest", "further")
         self.addresses.emit_batch("rest")
 
-    # -- the sums
+    # -- the accumulators
 
     def _sum(self) -> None:
-        """Products of strips, in chains whose sums are added up."""
+        """Products of strips, in chains whose accumulators are added up."""
         src, multiplications = self.src, []
         for k, use in enumerate(self.folds):
             makers = {"none": zero_accumulators, "add": add_accumulators, "multiply": multiply_k_slices}
@@ -109,10 +109,10 @@ class MatmulEmitter:
         src.assign(f"{kind}s_here, steps_here", places())
         src.emit(put(f"strip{k}_at", self.addresses.factor(kind, body, k)))
 
-    # -- after the sums
+    # -- after the accumulators
 
     def _finish(self, part: int) -> None:
-        """What follows the sums, for the elements of one of a thread's columns."""
+        """What follows the accumulators, for the elements of one of a thread's columns."""
         src = self.src
         src.bind("sums", Tile(width=1, vectors=16, step=1, checks="." * 16))
         bindings = {f"places_of{part}": output_coordinates(part), f"take{part}": SUMS.slice(4 * part, 4)}

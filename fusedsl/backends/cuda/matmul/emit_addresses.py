@@ -72,7 +72,7 @@ class ElementAddresses(OperandCoordinates):
         return name
 
     def finish(self, phase: Phase, sums: Sequence[str], scatter: Scatter) -> None:
-        """What follows the sums at these rows and columns: loads, the body of the results, their stores."""
+        """What follows the accumulators at these rows and columns: loads, the body of the results, their stores."""
         src, body = self.src, phase.row or Body((), (), ())
         src.wide.clear()
         names = {v.name for v in body.args} | {s.value for s in phase.row_stores}

@@ -1,4 +1,4 @@
-"""Emits the epilogue of products: sums out of shared memory, row by row, with wide loads and stores."""
+"""Emits the epilogue of products: accumulators out of shared memory, row by row, with wide loads and stores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .mma_schedule import MmaMatmulSchedule
 
 
 class RowEpilogue:
-    """What follows the sums of a tile, which stand in shared memory: the phase's row body, and its stores."""
+    """What follows the accumulators of a tile, which stand in shared memory: the phase's row body, and its stores."""
 
     def __init__(self, coordinates: MatmulCoordinates, schedule: MmaMatmulSchedule):
         self.coordinates, self.schedule, self.src = coordinates, schedule, coordinates.src

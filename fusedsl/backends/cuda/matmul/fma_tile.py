@@ -21,7 +21,7 @@ i32 = types.int32
 
 @dataclass(frozen=True)
 class FmaTile(FmaTileShape):
-    """The sums of a block; a thread's are ordered row by row."""
+    """The accumulators of a block; a thread's are ordered row by row."""
 
     @property
     def kind(self) -> DType:
@@ -48,12 +48,12 @@ class FmaTile(FmaTileShape):
         return [k // GROUP * GROUP * self.lanes[side] + k % GROUP for k in range(count)]
 
     def zeros(self) -> Callable:
-        """`zeros()`: sums of 0."""
+        """`zeros()`: accumulators of 0."""
         zero = element_type(self.kind)(0)
         return intrinsic(0)(lambda: (self._types(), lambda e: e.pack(self._types(), [zero] * self.count)))
 
     def multiply(self, left_pitch: int, right_pitch: int) -> Callable:
-        """`multiply(left, right, sums)`: adds the products of a K-slice of two padded tiles to the sums, step by step.
+        """`multiply(left, right, sums)`: adds the products of a K-slice of two padded tiles to the accumulators.
 
         The tiles have so many elements between steps.
         """
@@ -90,7 +90,7 @@ class FmaTile(FmaTileShape):
         return elements
 
     def add_sums(self) -> Callable:
-        """`add_sums(to, sums, is_first)`: adds a thread's sums to those in shared memory; the first ones are stored."""
+        """`add_sums(to, sums, is_first)`: adds accumulators to those in shared memory; the first ones are stored."""
 
         @emitted(types.void)
         def emit(e, to, held, is_first, *, kinds):
@@ -108,7 +108,7 @@ class FmaTile(FmaTileShape):
         return emit
 
     def _sum_places(self, e: Emitter, to: ir.Value) -> list[tuple[ir.Value, list[int]]]:
-        """The address of each 16 bytes of a thread's sums in shared memory, and which they are."""
+        """The address of each 16 bytes of a thread's accumulators in shared memory, and which they are."""
         b, size, width = e.builder, self.kind.itemsize, COPY_BYTES // self.kind.itemsize
         row, column = self._place(e)
         start = b.add(to, b.mul(b.add(b.mul(row, I32(self.pitch)), column), I32(size)))

@@ -87,14 +87,14 @@ def store_k_slice(name: str, along: bool) -> Callable:
 
 
 def zero_accumulators(name: str) -> Callable:
-    """`zero()`: a thread's sums before the first product."""
+    """`zero()`: a thread's accumulators before the first product."""
     kind = dtype(name)
     result = types.UniTuple(numba_type(name), OWN * OWN)
     return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [element_type(kind)(0)] * (OWN * OWN))))
 
 
 def add_accumulators(name: str) -> Callable:
-    """`add(one, other)`: two threads' worth of sums, one by one."""
+    """`add(one, other)`: two threads' worth of accumulators, one by one."""
     kind = dtype(name)
     result = types.UniTuple(numba_type(name), OWN * OWN)
 
@@ -108,7 +108,7 @@ def add_accumulators(name: str) -> Callable:
 
 
 def multiply_k_slices(name: str) -> Callable:
-    """`multiply(left, right, sums)`: the sums with the products of two strips added, step by step."""
+    """`multiply(left, right, sums)`: the accumulators with the products of two strips added, step by step."""
     kind = dtype(name)
     result = types.UniTuple(numba_type(name), OWN * OWN)
 

@@ -1,4 +1,4 @@
-"""Emits products by warps: a ring of K-slices by cp.async, sums in registers and shared memory, then the epilogue."""
+"""Emits products by warps: a ring of K-slices by cp.async, accumulators in registers, then the epilogue."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class MmaMatmulEmitter:
         ]
 
     def _combine(self) -> None:
-        """Emit the end of a split tile: each block stores its sums, the last one adds them up and finishes them."""
+        """Emit the end of a split tile: each block stores its accumulators, the last one adds them up."""
         src, s = self.src, self.schedule
         kind = s.tile.accumulator_dtype if isinstance(s.tile, MmaTileShape) else s.tile.dtype
         layout = kind, (s.tile.rows * len(s.pairs), s.tile.columns), s.tile.pitch, s.block_threads
@@ -167,7 +167,7 @@ class MmaMatmulEmitter:
         src.emit(barrier())
 
     def _repair(self) -> None:
-        """Emit the sums once more, guarded, if any is not finite: what is left of an infinity is NaN."""
+        """Emit the accumulators once more, guarded, if any is not finite: what is left of an infinity is NaN."""
         src = self.src
         src.assign("again", " | ".join(f"any_nonfinite(sums{k})" for k in range(len(self.schedule.pairs))))
         with src.if_("again"):

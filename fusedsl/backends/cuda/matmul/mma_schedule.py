@@ -37,7 +37,7 @@ SYSTEM_BYTES = 1024  # of shared memory, that a block takes besides its own
 ALIGNMENT = 128  # of the tiles in shared memory
 SPLITS = (2, 3, 4, 6, 8, 12, 16)  # of the steps of a tile, that are tried
 LEAST_SPLIT = 256  # steps of a split
-SPLIT_CLOCKS, SPLIT_WORDS = 4000, 8  # of an SM: for the arrival of blocks, and sums that it adds in a clock
+SPLIT_CLOCKS, SPLIT_WORDS = 4000, 8  # of an SM: for the arrival of blocks, and accumulators that it adds in a clock
 GROUP_ROWS = 8  # rows of tiles that are computed side by side: they share columns in L2
 
 Tried = tuple[Sequence[BlockShape], Sequence[int]]
@@ -46,7 +46,7 @@ Tried = tuple[Sequence[BlockShape], Sequence[int]]
 
 @dataclass(frozen=True)
 class MmaMatmulSchedule(Schedule):
-    """Schedule of products: a block has the sums `tile` of each product, and `stages` K-slices of each operand.
+    """Schedule of products: a block has the accumulators `tile` of each product, and `stages` K-slices of each operand.
 
     `operands` are the tiles of the kernel's unique operands, those with rows first; `pairs` their numbers for each
     product. `chain` steps are summed in registers, and chains in shared memory; 0: all steps are one chain.
@@ -60,7 +60,7 @@ class MmaMatmulSchedule(Schedule):
     blocks: int  # per SM
     chain: int
     parts: int = 1  # of each float32 on tensor cores: 2 for 3xtf32
-    splits: int = 1  # blocks that share the steps of a tile, and add their sums in order
+    splits: int = 1  # blocks that share the steps of a tile, and add their accumulators in order
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
     length_specialized: bool = field(default=False, compare=False)  # an operand is ragged
@@ -82,7 +82,7 @@ class MmaMatmulSchedule(Schedule):
 
     @property
     def sums_offset(self) -> int:
-        """Offset of the sums in shared memory: behind the stages, or in their place once all is summed."""
+        """Offset of the accumulators in shared memory: behind the stages, or in their place once all is summed."""
         return self.stages * self.stage_bytes if self.chain else 0
 
     @property
@@ -92,7 +92,7 @@ class MmaMatmulSchedule(Schedule):
 
     @property
     def split_bytes(self) -> int:
-        """What a block leaves of a split tile: its sums, without gaps between rows."""
+        """What a block leaves of a split tile: its accumulators, without gaps between rows."""
         size = dtype(self.tile.accumulator_dtype if isinstance(self.tile, MmaTileShape) else self.tile.dtype).itemsize
         return len(self.pairs) * self.tile.rows * self.tile.columns * size
 
@@ -160,7 +160,7 @@ def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
 def _schedule(
     kernel: KernelIR, operands: MatmulOperands, one: BlockShape, extents: Extents, hardware: Hardware
 ) -> MmaMatmulSchedule | None:
-    """The schedule of a shape with as many stages as fit; None if two do not, or the sums are too many."""
+    """The schedule of a shape with as many stages as fit; None if two do not, or the accumulators are too many."""
     lefts, rights = operands.left, operands.right
     tile = tile_shape(kernel.operands[lefts[0]].dtype.name, one)
     pairs = tuple((lefts.index(a), len(lefts) + rights.index(b)) for a, b in operands.pairs)

@@ -1,4 +1,4 @@
-"""Products on tensor cores: a warp's mma.sync over a K-slice of two operand tiles, and its sums in shared memory."""
+"""Products on tensor cores: a warp's mma.sync over a K-slice of two operand tiles, and its accumulators."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ i32 = types.int32
 
 @dataclass(frozen=True)
 class MmaTile(MmaTileShape):
-    """The sums of a block. A thread has four of each 16 x 8 of its warp, row by row of these blocks: columns 2 t and
-    2 t + 1 of row g, then of row g + 8, for lane 4 g + t."""
+    """The accumulators of a block.
+
+    A thread has four of each 16 x 8 of its warp, row by row of these blocks: columns 2 t and 2 t + 1 of row g, then of
+    row g + 8, for lane 4 g + t.
+    """
 
     @property
     def kind(self) -> DType:
@@ -45,12 +48,12 @@ class MmaTile(MmaTileShape):
         return lane, b.mul(row, I32(self.warp_rows)), b.mul(column, I32(self.warp_columns))
 
     def zeros(self) -> Callable:
-        """`zeros()`: sums of 0."""
+        """`zeros()`: accumulators of 0."""
         zero = element_type(self.kind)(0)
         return intrinsic(0)(lambda: (self._types(), lambda e: e.pack(self._types(), [zero] * self.count)))
 
     def multiply(self, left: str, right: str, parts: int = 1, guarded: bool = False) -> Callable:
-        """`multiply(left, right, sums)`: adds the products of a K-slice of two tiles of these layouts to the sums.
+        """`multiply(left, right, sums)`: adds the products of a K-slice of two tiles of these layouts.
 
         In two `parts`, each float32 is a TF32 number and a smaller one: two products of both and the one of the larger.
         If `guarded`, what is not finite enters the last one alone: nothing is left of it.
@@ -130,7 +133,7 @@ class MmaTile(MmaTileShape):
         return _mma(e, INSTRUCTIONS[self.dtype], a, b, c)
 
     def add_sums(self) -> Callable:
-        """`add_sums(to, sums, is_first)`: adds a thread's sums to those in shared memory; the first ones are stored."""
+        """`add_sums(to, sums, is_first)`: adds accumulators to those in shared memory; the first ones are stored."""
 
         @emitted(types.void)
         def emit(e, to, held, is_first, *, kinds):
@@ -149,7 +152,7 @@ class MmaTile(MmaTileShape):
         return emit
 
     def _pairs(self, e: Emitter, to: ir.Value) -> list[tuple[ir.Value, int]]:
-        """The address of each pair of a thread's sums in shared memory, and the number of its first."""
+        """The address of each pair of a thread's accumulators in shared memory, and the number of its first."""
         b, size, (lane, row, column) = e.builder, self.kind.itemsize, self._warp(e)
         row = b.add(row, b.lshr(lane, I32(2)))
         column = b.add(column, b.shl(b.and_(lane, I32(3)), I32(1)))
@@ -178,7 +181,7 @@ def _guarded_parts(e: Emitter, words: list[ir.Value], is_last: bool) -> list[lis
 
 
 def _mma(e: Emitter, form: str, a: list[ir.Value], b: list[ir.Value], c: list[ir.Value]) -> list[ir.Value]:
-    """mma.sync: the sums c plus the product of two fragments."""
+    """mma.sync: the accumulators c plus the product of two fragments."""
     number = iter(range(2 * len(c) + len(a) + len(b)))
     lists = [", ".join(f"${next(number)}" for _ in part) for part in (c, a, b, c)]
     text = f"mma.sync.aligned.{form} {', '.join(f'{{{one}}}' for one in lists)};"

@@ -120,7 +120,7 @@ class RowVectors(RowVectorShape):
         source = given.dtype if several else given
         return [narrowed_value(e, kind, v, source) for v in elements * (self.count // len(elements))]
 
-    # -- values of rows, columns and sums
+    # -- values of rows, columns and accumulators
 
     def spread_rows(self, name: str) -> Callable:
         """`spread(values)`: the values of a thread's rows, by element."""
@@ -145,7 +145,7 @@ class RowVectors(RowVectorShape):
         return emit
 
     def read_sums(self, name: str, pitch: int) -> Callable:
-        """`read(tile, row)`: a thread's sums of a tile in shared memory with so many elements between rows."""
+        """`read(tile, row)`: a thread's accumulators of a tile in shared memory with so many elements between rows."""
         kind = dtype(name)
         result = types.UniTuple(numba_type(name), self.count)
 

@@ -15,8 +15,10 @@ i32, i64 = types.int32, types.int64
 
 
 def store_sums(name: str, shape: tuple[int, int], pitch: int, threads: int) -> Callable:
-    """`store(address, at)`: the sums of a block, a matrix of this shape at `at` in shared memory with so many elements
-    between rows, to an address."""
+    """`store(address, at)`: store the accumulators of a block to an address in global memory.
+
+    They are a matrix of this shape, at `at` in shared memory with `pitch` elements from row to row.
+    """
     kind = dtype(name)
 
     @emitted(types.void)
@@ -30,8 +32,10 @@ def store_sums(name: str, shape: tuple[int, int], pitch: int, threads: int) -> C
 
 
 def add_split_sums(name: str, shape: tuple[int, int], pitch: int, threads: int, splits: int) -> Callable:
-    """`add(at, address)`: the sums of so many blocks, which follow each other from an address on, added in their order
-    to shared memory."""
+    """`add(at, address)`: add the accumulators of `splits` blocks in order, and store the result to shared memory.
+
+    They follow each other from the address on.
+    """
     kind = dtype(name)
 
     @emitted(types.void)

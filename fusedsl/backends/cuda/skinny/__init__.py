@@ -13,7 +13,7 @@ class SkinnyRingIntrinsics(Named):
 
 
 class SkinnyTileIntrinsics(Named):
-    """Intrinsics of the products and sums of a block with few rows."""
+    """Intrinsics of the products and accumulators of a block with few rows."""
 
     zero = Method("", "")
     multiply = Method("", "sums, streamed, narrow")

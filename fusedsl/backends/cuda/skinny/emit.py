@@ -1,4 +1,4 @@
-"""Emits a product with few rows: stages of both operands by cp.async, mma.sync, and the work on the sums."""
+"""Emits a product with few rows: stages of both operands by cp.async, mma.sync, and the work on the accumulators."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def emit_skinny(kernel: KernelIR, schedule: SkinnySchedule) -> str:
 
 
 class SkinnyEmitter:
-    """Emitter of a generated file: the ring of stages, the sums of a block and of a tile, the epilogue."""
+    """Emitter of a generated file: the ring of stages, the accumulators of a block and of a tile, the epilogue."""
 
     def __init__(self, kernel: KernelIR, schedule: SkinnySchedule):
         operands = matmul_operands(kernel)
@@ -95,7 +95,7 @@ class SkinnyEmitter:
     # -- products
 
     def _multiply(self) -> None:
-        """The sums of the products: the ring is filled, then a stage multiplied while the later ones come."""
+        """Emit the main loop: the ring is filled, then a stage is multiplied while later ones are loaded."""
         src, stages, size = self.src, self.schedule.stages, self._stage
         zero = src.bind("zero", SKINNY.zero())
         for k in range(len(self.operands.pairs)):
@@ -210,10 +210,10 @@ class SkinnyEmitter:
         """The variable with the address of an operand's next stage."""
         return f"{self.src.names.operand(k)}_next"
 
-    # -- sums
+    # -- accumulators
 
     def _share_sums(self) -> None:
-        """The sums of all warps in shared memory, where the ring was."""
+        """Emit the stores of all warps' accumulators to shared memory, in place of the ring."""
         src, pairs = self.src, range(len(self.operands.pairs))
         self._wait_all()
         store = src.bind("store_sums", SKINNY.store_sums())
@@ -235,7 +235,7 @@ class SkinnyEmitter:
             self.src.assign("part", f"int32(part + {self.layout.threads})")
 
     def _exchange(self) -> None:
-        """Leave the block's sums; the last block of the tile goes on with those of all."""
+        """Emit the store of the block's accumulators; the last block of the tile goes on with the sum of all."""
         src, store = self.src, self.src.bind("leave_sums", store_record())
         load = src.bind("load_sums", SKINNY.load_sums())
         src.assign("records", f"workspace + number * splits * {self._record}")
@@ -252,11 +252,11 @@ class SkinnyEmitter:
         return self.layout.record_bytes * len(self.operands.pairs)
 
     def _within(self, k: int, record: str) -> str:
-        """The address of a part of a product's sums in a record."""
+        """The address of a part of a product's accumulators in a record."""
         return f"{record} + int64(part) * {4 * PART} + {k * self.layout.record_bytes}"
 
     def _finish(self) -> None:
-        """What follows the sums, for a part of them."""
+        """Emit the epilogue of a part of the accumulators."""
         src = self.src
         numbers = src.bind("numbers", SKINNY.numbers())
         src.assign(f"{self.narrow}s_here, {self.streamed}s_here", numbers("part"))
@@ -264,7 +264,7 @@ class SkinnyEmitter:
         self.addresses.finish(self.kernel.phases[0], sums, scatter_vectors)
 
     def _sum(self, k: int) -> str:
-        """A part of the sums of a product."""
+        """A part of the accumulators of a product."""
         if self.schedule.is_split:
             load = self.src.bind("sums_of_all", load_records())
             return load(self._within(k, "records"), self._record, "splits")

@@ -32,7 +32,7 @@ class SkinnyFmaTile(SkinnySums):
         return types.UniTuple(types.float32, OWN * self._rows)
 
     def multiply(self) -> Callable:
-        """`multiply(sums, streamed, narrow)`: the sums with the products of a stage added, from its two addresses."""
+        """`multiply(sums, streamed, narrow)`: the accumulators plus the products of a stage, at its two addresses."""
 
         @emitted(self.sums)
         def emit(e, sums, streamed, narrow):
@@ -55,7 +55,7 @@ class SkinnyFmaTile(SkinnySums):
         return emit
 
     def store_sums(self) -> Callable:
-        """`store(at, sums)`: a thread's sums to the block's shared memory, after those of the lane with its rows."""
+        """`store(at, sums)`: store a thread's accumulators to shared memory, after those of the lane with its rows."""
 
         @emitted(types.void)
         def emit(e, at, sums):

@@ -43,7 +43,7 @@ class SkinnyLayout:
 
     @property
     def thread_sums(self) -> int:
-        """Sums of a thread, for one product."""
+        """Accumulators of a thread, for one product."""
         return (2 if self.itemsize == 2 else 4) * self.narrow // self.warps_narrow
 
     @property

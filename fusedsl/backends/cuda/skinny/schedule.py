@@ -1,7 +1,7 @@
 """Skinny matmul schedule: products with few rows, whose time is that of reading the other operand once.
 
 All blocks are resident at once where that can be, each with as many bytes of the streamed operand under way as it has
-room for. Few tiles are split along the steps; the last block of a tile to arrive adds their sums in order.
+room for. Few tiles are split along the steps; the last block of a tile to arrive adds their accumulators in order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .problem import SkinnyProblem, skinny_problem
 WIDE_TILE = 16  # narrow rows above which a block has two warps along the streamed rows: the narrow ones are read less
 SYSTEM_SHARED = 1 << 10  # bytes of shared memory that the system takes of each block
 OTHER_REGISTERS = 96  # of a thread: fragments and addresses
-SUMS = 128  # registers of a thread's sums, at most
+SUMS = 128  # registers of a thread's accumulators, at most
 MOST_ELEMENTS = 16  # of a few-row operand that a thread loads element by element: more spill beside an epilogue
 STAGES = 3  # of a block's ring (measured: H100, 16 x 4096 x 14336 takes 44.3 us with 3, 45.5 with 4, 46 with 6)
 SHORT_BLOCKS = 8  # per SM, where rings hold all steps
@@ -34,7 +34,7 @@ class SkinnySchedule(Schedule):
     `turned`: the streamed operand has the kernel's rows, and the narrow one its columns. `narrow_near` says of each
     narrow operand how it is brought: "copy" by cp.async, else element by element, neighbours along "k" or "n". If it
     `holds_all`, the ring has room for all steps. If it `is_split`, blocks share a tile, and the last one to arrive adds
-    their sums. (measured: H100, 16 x 14336 x 4096: 49.1 us so; 52.3 by clusters, in distributed shared memory.)
+    their accumulators. (measured: H100, 16 x 14336 x 4096: 49.1 us so; 52.3 by clusters, in distributed shared memory.)
     """
 
     layout: SkinnyLayout
@@ -113,7 +113,7 @@ def schedule_skinny(kernel: KernelIR, extents: Extents, hardware: Hardware) -> S
 
 
 def _layout(problem: SkinnyProblem) -> SkinnyLayout | None:
-    """The layout of a block; None if its sums do not fit a thread's registers.
+    """The layout of a block; None if its accumulators do not fit a thread's registers.
 
     Short sums have blocks of few warps, of which many are resident, and no warps that share a sum.
     """

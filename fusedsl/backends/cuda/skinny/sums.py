@@ -1,4 +1,4 @@
-"""Skinny sums: those of a block's warps in shared memory, and those of blocks that share a tile in global memory."""
+"""Accumulators of products with few rows: a block's in shared memory, and those of split tiles in global memory."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ AT_ONCE = 8  # records whose loads are under way together
 
 
 class SkinnySums(SkinnyLayout):
-    """The intrinsics of a block's sums, however they are computed."""
+    """The intrinsics of a block's accumulators, however they are computed."""
 
     @property
     def sums(self) -> types.UniTuple:
-        """The sums of a thread."""
+        """The accumulators of a thread."""
         raise NotImplementedError
 
     def swizzled(self, e: Emitter, row: ir.Value, narrow: ir.Value) -> ir.Value:
-        """Where a streamed row of a narrow row's sums stands."""
+        """Where a streamed row of a narrow row's accumulators stands."""
         return row
 
     def zero(self) -> Callable:
-        """`zero()`: a thread's sums before the first product."""
+        """`zero()`: a thread's accumulators before the first product."""
 
         @emitted(self.sums)
         def emit(e):
@@ -35,7 +35,7 @@ class SkinnySums(SkinnyLayout):
         return emit
 
     def load_sums(self) -> Callable:
-        """`load(at, part)`: PART neighbouring sums of the block, those of the warps along the steps added in order."""
+        """`load(at, part)`: PART neighbouring accumulators of the block; those of warps along K are added in order."""
         result = types.UniTuple(types.float32, PART)
 
         @emitted(result)
@@ -53,7 +53,7 @@ class SkinnySums(SkinnyLayout):
         return emit
 
     def numbers(self) -> Callable:
-        """`numbers(part)`: (narrow rows, streamed rows) of these sums."""
+        """`numbers(part)`: (narrow rows, streamed rows) of these accumulators."""
         kind = types.UniTuple(types.int64, PART)
         result = types.Tuple.from_types((kind, kind))
 
@@ -72,7 +72,7 @@ class SkinnySums(SkinnyLayout):
 
 
 def store_record() -> Callable:
-    """`store(address, sums)`: PART sums of a block for the others of its tile."""
+    """`store(address, sums)`: PART accumulators of a block for the others of its tile."""
 
     @emitted(types.void)
     def emit(e, at, sums):
@@ -83,7 +83,7 @@ def store_record() -> Callable:
 
 
 def load_records() -> Callable:
-    """`load(address, record, splits)`: PART sums of as many blocks, whose records lie so many bytes apart, in order."""
+    """`load(address, record, splits)`: sums in order of PART accumulators of `splits` blocks, `record` bytes apart."""
     result = types.UniTuple(types.float32, PART)
     text = "ld.relaxed.gpu.global.v4.f32 {$0, $1, $2, $3}, [$4];"
 

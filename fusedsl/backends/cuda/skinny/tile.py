@@ -32,13 +32,13 @@ class SkinnyTile(SkinnySums):
         return types.UniTuple(types.float32, 4 * SUBTILES * self._columns)
 
     def swizzled(self, e: Emitter, row: ir.Value, narrow: ir.Value) -> ir.Value:
-        """Where a streamed row of a narrow row's sums stands: threads of a warp meet few banks."""
+        """Where a streamed row of a narrow row's accumulators stands: threads of a warp meet few banks."""
         b, half = e.builder, e.builder.lshr(narrow, I32(1))
         moved = b.shl(b.and_(half, I32(3)), I32(3)) if self.near == "k" else b.shl(b.and_(half, I32(1)), I32(2))
         return b.xor(row, moved)
 
     def multiply(self) -> Callable:
-        """`multiply(sums, streamed, narrow)`: the sums with the products of a stage added, from its two addresses."""
+        """`multiply(sums, streamed, narrow)`: the accumulators plus the products of a stage, at its two addresses."""
         kind = PTX_TYPES[self.dtype]
 
         @emitted(self.sums)
@@ -63,7 +63,7 @@ class SkinnyTile(SkinnySums):
         return emit
 
     def store_sums(self) -> Callable:
-        """`store(at, sums)`: a thread's sums to the block's shared memory."""
+        """`store(at, sums)`: store a thread's accumulators to the block's shared memory."""
 
         @emitted(types.void)
         def emit(e, at, sums):
@@ -109,7 +109,7 @@ def _narrow_fragments(e: Emitter, near: str, at: ir.Value) -> list[list[ir.Value
 
 
 def _rows_of(e: Emitter, near: str, subtile: int, g: ir.Value) -> list[ir.Value]:
-    """The streamed rows of a lane's sums, within its warp's."""
+    """The streamed rows of a lane's accumulators, within its warp's."""
     b = e.builder
     if near == "k":
         return [b.add(g, I32(16 * subtile + 8 * k)) for k in (0, 1)]

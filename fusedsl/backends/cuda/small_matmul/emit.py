@@ -23,7 +23,7 @@ def emit_small(kernel: KernelIR, schedule: SmallMatmulSchedule) -> str:
 
 
 class SmallMatmulEmitter:
-    """Emitter of a generated file: the matrix of a thread, its factors and sums, the epilogue row by row."""
+    """Emitter of a generated file: the matrix of a thread, its factors and accumulators, the epilogue row by row."""
 
     def __init__(self, kernel: KernelIR, schedule: SmallMatmulSchedule):
         matmul = matmul_axes(kernel)
@@ -65,7 +65,7 @@ class SmallMatmulEmitter:
         self.addresses.emit_batch("batch")
 
     def _multiply(self) -> None:
-        """The sums of all products, a few steps at a time."""
+        """The accumulators of all products, a few steps at a time."""
         src, layout = self.src, self.layout
         for k, (side, body, _) in enumerate(self.factors):
             memory = src.bind(f"strip{k}", shared_bytes(factor_bytes(layout, side, body)))
@@ -93,7 +93,7 @@ class SmallMatmulEmitter:
         return put(f"strip{k}_at", self.addresses.factor(side, body, k, tile))
 
     def _finish(self, part: int) -> None:
-        """What follows the sums, for one of a thread's rows."""
+        """What follows the accumulators, for one of a thread's rows."""
         src = self.src
         bindings = {f"places_of{part}": SMALL.sum_places(part), f"take{part}": SUMS.slice(part, 1)}
         places, take = src.bind_several(bindings)

@@ -1,4 +1,4 @@
-"""Small tile: the intrinsics of small matrices, several a block: factors in shared memory, sums in registers.
+"""Small tile: the intrinsics of small matrices, several a block: factors in shared memory, accumulators in registers.
 
 Of a matrix's threads, thread (r, c) sums rows 4 r … 4 r + 3 of columns 4 c … 4 c + 3, row by row.
 """
@@ -57,7 +57,7 @@ class SmallTile(SmallLayout):
         return (far, near) if along else (near, far)
 
     def zero(self, name: str) -> Callable:
-        """`zero()`: a thread's sums before the first product."""
+        """`zero()`: a thread's accumulators before the first product."""
         result = types.UniTuple(numba_type(name), OWN * OWN)
 
         @emitted(result)
@@ -67,7 +67,7 @@ class SmallTile(SmallLayout):
         return emit
 
     def multiply(self, name: str) -> Callable:
-        """`multiply(left, right, sums)`: the sums with the products of two factors in shared memory added."""
+        """`multiply(left, right, sums)`: the accumulators plus the products of two factors in shared memory."""
         kind = dtype(name)
         result = types.UniTuple(numba_type(name), OWN * OWN)
 

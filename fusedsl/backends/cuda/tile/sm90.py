@@ -176,7 +176,7 @@ def wait_for_values(values):
 
 
 def wgmma_wait(left: int) -> Callable:
-    """`wait(sums)`: the sums, after wgmma.wait_group with at most `left` groups in flight."""
+    """`wait(sums)`: the accumulators, after wgmma.wait_group with at most `left` groups in flight."""
 
     def rule(kind):
         count = len(kind)

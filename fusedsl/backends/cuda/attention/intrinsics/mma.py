@@ -1,7 +1,7 @@
 """Warp products of tiles in swizzled shared memory (smem_swizzle.py): mma.sync, or fused multiply-adds.
 
-A warp has 16 rows; its sums are fragments (fragment.py): lane 4 g + t has rows g and g + 8, and of each 8 columns 2 t
-and 2 t + 1. Fragments of operands: PTX ISA, "Matrix Fragments for mma.m16n8k16".
+A warp has 16 rows; its accumulators are fragments (fragment.py): lane 4 g + t has rows g and g + 8, and of each 8
+columns 2 t and 2 t + 1. Fragments of operands: PTX ISA, "Matrix Fragments for mma.m16n8k16".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _multiplied(e: Emitter, kind: str, left: list[ir.Value], right: list[ir.Valu
 
 
 def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
-    """`mma_qk(q, k)`: a warp's 16 x columns sums over `width`, of K-major tiles."""
+    """`mma_qk(q, k)`: a warp's 16 x columns accumulators over `width`, of K-major tiles."""
     result = types.UniTuple(types.float32, columns // 2)
 
     @emitted(result, 2)
@@ -70,8 +70,8 @@ def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
 
 
 def mma_pv(kind: str, columns: int, width: int) -> Callable:
-    """`mma_pv(sums, p, v)`: a warp's 16 x width sums plus the product of p (pairs in registers) and an MN-major
-    tile of `columns` rows."""
+    """`mma_pv(sums, p, v)`: a warp's 16 x width accumulators plus the product of p (packed in registers) and an
+    MN-major tile of `columns` rows."""
     result = types.UniTuple(types.float32, width // 2)
 
     @emitted(result)
@@ -117,8 +117,8 @@ def _own_row(e: Emitter) -> tuple[ir.Value, ir.Value]:
 
 
 def fma_qk(name: str, rows: int, columns: int) -> Callable:
-    """`add(sums, left, right, step)`: adds to a warp's 16 x columns sums the products over 64 bytes of K, the
-    `step`-th, of two K-major tiles."""
+    """`fma_qk(sums, left, right, step)`: adds to a warp's 16 x columns accumulators the products over the
+    `step`-th 64 bytes of K of two K-major tiles."""
     kind, count = dtype(name), columns // 2
     result = types.UniTuple(numba_type(name), count)
 
@@ -183,8 +183,8 @@ def _pair_place(e: Emitter, kind: DType, line: ir.Value, t: ir.Value, k: int) ->
 
 
 def fma_pv(name: str, rows: int, columns: int, width: int) -> Callable:
-    """`add(sums, weights, right, step)`: adds to a warp's 16 x width sums the products of 16 bytes per row of p
-    (in a tile of `rows` rows) with the matching rows of v (in a tile of `columns` rows)."""
+    """`fma_pv(sums, weights, right, step)`: adds to a warp's 16 x width accumulators the products of 16 bytes per row
+    of p (in a tile of `rows` rows) with the matching rows of v (in a tile of `columns` rows)."""
     kind, count = dtype(name), width // 2
     result = types.UniTuple(numba_type(name), count)
     each = COPY_BYTES // kind.itemsize

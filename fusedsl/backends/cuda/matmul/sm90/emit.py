@@ -159,7 +159,7 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
     # -- consumers
 
     def _consume(self) -> None:
-        """Emit the loop of a consumer warpgroup over its tiles: the sums over all K-slices, then the epilogue."""
+        """Emit the loop of a consumer warpgroup over its tiles: products of all K-slices, then the epilogue."""
         src, s = self.src, self.schedule
         count = s.columns * len(s.pairs) // 2
         zeros = src.bind("zeros", src.bind("sum_fragment", Fragment(2 * count)).zeros())
@@ -222,7 +222,7 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
         return "is_last"
 
     def _multiply(self) -> None:
-        """Emit the sums of a tile: products of a K-slice run while the next one is awaited."""
+        """Emit the accumulators of a tile: products of a K-slice run while the next one is awaited."""
         src, s = self.src, self.schedule
         kind = PTX_TYPES[self.kernel.operands[self.multiplied[0]].dtype.name]
         start = src.bind("start_products", wgmma_slice(kind, s.columns, s.pairs, s.majors))

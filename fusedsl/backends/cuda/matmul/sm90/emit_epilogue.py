@@ -1,7 +1,7 @@
-"""Emits the epilogue of products: what follows the sums, panel by panel, and the stores of its results.
+"""Emits the epilogue of products: what follows the accumulators, panel by panel, and the stores of its results.
 
-A warpgroup has 64 rows from `row_from` on, and the tile's columns from `column_from` on. Sums, loads and results are
-fragments; values of a row or a column alone are loaded once for each row or column of a thread.
+A warpgroup has 64 rows from `row_from` on, and the tile's columns from `column_from` on. Accumulators, loads and
+results are fragments; values of a row or a column alone are loaded once for each row or column of a thread.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class PanelEpilogue:
     # -- panels
 
     def finish(self, first: int, sums: Mapping[str, str]) -> None:
-        """Emit the epilogue of the panel from column `first` of the tile on; `sums` are the values of its sums."""
+        """Emit the epilogue of the panel from column `first` of the tile on; `sums` are its accumulators."""
         src = self.src
         src.assign("panel_from", f"int32(column_from + {first})")
         src.assign("room", f"int32({src.names.extent(self.column_axis)} - panel_from)")

@@ -174,7 +174,7 @@ def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm9
 
 
 def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
-    """Whether TMA and wgmma take these operands: 16-bit floats of one dtype, float32 sums, one axis on each side."""
+    """Whether TMA and wgmma take these operands: one 16-bit dtype, float32 accumulators, one axis on each side."""
     axes, phase = operands.axes, kernel.phases[0]
     everyone = (*operands.left, *operands.right)
     return (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ...compiler.numba_backend import F32, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
 
 WARPGROUP = 128
-VECTOR = 4  # sums of a thread that are accessed together: 16 bytes
+VECTOR = 4  # accumulators of a thread that are accessed together: 16 bytes
 
 
 def _places(e: Emitter, address: ir.Value, count: int) -> list[ir.Value]:
@@ -32,7 +32,7 @@ def store_partial_sums(count: int) -> Callable:
 
 
 def add_partial_sums(count: int) -> Callable:
-    """`add(address, sums)`: the sums and the partial sums that a warpgroup stored at the address, read past the L1."""
+    """`add(address, sums)`: the accumulators plus the partial sums at the address, which are read past the L1."""
     result = types.UniTuple(types.float32, count)
 
     @emitted(result)

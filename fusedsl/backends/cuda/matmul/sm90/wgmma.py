@@ -14,10 +14,10 @@ MAJORS = {"k": 32, "mn": STEP * 128}  # bytes from one step to the next, by the 
 
 
 def wgmma_slice(kind: str, columns: int, pairs: Sequence[tuple[int, int]], majors: Sequence[str]) -> Callable:
-    """`start(sums, *descriptors)`: start to add a K-slice of products of 64 x columns to the sums, as one group.
+    """`start(sums, *descriptors)`: start to add a K-slice of products to 64 x columns accumulators, as one group.
 
     `pairs` are the numbers of each product's operands among the descriptors, whose contiguous axis is `majors`: "k" or
-    "mn". The sums of the products follow each other.
+    "mn". The accumulators of the products follow each other.
     """
     own = columns // 2
     count = own * len(pairs)
@@ -45,7 +45,7 @@ def wgmma_slice(kind: str, columns: int, pairs: Sequence[tuple[int, int]], major
 
 
 def wgmma_wait_group(left: int) -> Callable:
-    """`wait()`: wait until at most `left` groups are in flight; it returns no sums."""
+    """`wait()`: wait until at most `left` groups are in flight; it returns no accumulators."""
     return statement(f"wgmma.wait_group.sync.aligned {left};")
 
 
@@ -75,7 +75,7 @@ def tma_load_multicast(rank: int, blocks: int) -> Callable:
 
 
 def take_panel(first: int, columns: int) -> Callable:
-    """`panel(sums)`: the sums of `columns` columns, from column `first` on."""
+    """`panel(sums)`: the accumulators of `columns` columns, from column `first` on."""
     result = types.UniTuple(types.float32, columns // 2)
 
     def rule(kind):
