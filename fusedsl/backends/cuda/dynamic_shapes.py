@@ -50,9 +50,9 @@ def schedule_dynamic_shapes(
     if line is not None:
         return held, line
     few = prod(extents[: held.row_axes]) < hardware.multiprocessors
-    gang = schedule_cooperative(streamed, extents, hardware) if few else None
-    if gang is not None and not gang.fixed_blocks:
-        return streamed, gang
+    cooperative = schedule_cooperative(streamed, extents, hardware) if few else None
+    if cooperative is not None and not cooperative.fixed_blocks:
+        return streamed, cooperative
     shared = schedule_smem(streamed, extents, hardware) if extents[-1] > SHORT and not listed else None
     if shared is not None and shared.cluster == 1:
         return streamed, shared

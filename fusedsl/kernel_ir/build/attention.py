@@ -121,16 +121,16 @@ class AttentionBuilder(AttentionFrame):
         )
 
     def _output_slots(self) -> list[Node]:
-        stream = self.pattern.reduction
-        return [stream.of_component(w.component, self.tile_state) for w in self.pattern.value_products]
+        online = self.pattern.reduction
+        return [online.of_component(w.component, self.tile_state) for w in self.pattern.value_products]
 
     def _held_between(self, before: list[Node], after: list[Node], known: list[Node]) -> list[Node]:
         """Element values that the first phase passes to the second: those that cost more to recompute than a register,
         and those made of loads, which then need no register of their own."""
-        stop, stream, read_before = set(known), self.pattern.reduction.axes[0], set(self.inputs[0])
+        stop, kv_axis, read_before = set(known), self.pattern.reduction.axes[0], set(self.inputs[0])
         early = set(computed(before, stop))
         late = computed(after, stop)
-        both = [n for n in late if n in early and stream in self.free.get(n, ())]
+        both = [n for n in late if n in early and kv_axis in self.free.get(n, ())]
         dear = [n for n in both if recompute_cost(n, stop) >= RECOMPUTE_BELOW or not read_before.isdisjoint(n.args)]
         dear += [n for n in both if n in before and n not in dear and self._stands_for_scores(n, after, known)]
         read = {a for n in late if n not in dear for a in n.args} | set(after)
@@ -163,8 +163,8 @@ class AttentionBuilder(AttentionFrame):
     # -- results
 
     def _epilogue(self, merging: StateCombiner) -> tuple[Body | None, tuple[OutputEpilogue, ...]]:
-        stream, pattern = self.pattern.reduction, self.pattern
-        whole = stream.state()
+        online, pattern = self.pattern.reduction, self.pattern
+        whole = online.state()
         own_state = {whole[k] for k in merging.outputs}
         axes = set(pattern.value_axes)
 

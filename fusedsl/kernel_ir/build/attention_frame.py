@@ -56,17 +56,17 @@ class AttentionFrame(PhaseBuilder):
 
     def _state(self) -> None:
         """Set the reductions of a tile, and replace the results of the pattern by the final state."""
-        stream = self.pattern.reduction
-        first, points, second, self.tile_state = stream.lift()
-        slots = {stream.of_component(w.component, self.tile_state): w for w in self.pattern.value_products}
+        online = self.pattern.reduction
+        first, points, second, self.tile_state = online.lift()
+        slots = {online.of_component(w.component, self.tile_state): w for w in self.pattern.value_products}
         kept = [[lift for lift in lifts if lift.slots[0] not in slots] for lifts in (first, second)]
         self.scaled_extrema: dict[Node, Node] = {}
         self.lifts: tuple[list[TileReduction], list[TileReduction]] = (list(map(self._unscaled_lift, kept[0])), kept[1])
         self.points = points
         weighted, places = self.pattern.value_products, self.paged
-        self.weights = {w: weight_if_valid(w, stream.element(w.p, self.tile_state), places) for w in weighted}
+        self.weights = {w: weight_if_valid(w, online.element(w.p, self.tile_state), places) for w in weighted}
         done: dict[Node, Node] = {}
-        for f, value in stream.finish:
+        for f, value in online.finish:
             done[f] = replace_nodes([value], done)[value]
         values = [v for _, v in self.row_stores + self.own_stores]
         final = replace_nodes(values, done)

@@ -22,15 +22,15 @@ class StateCombiner:
     def __init__(self, emitter: AttentionFrame):
         self.attention = emitter
         self.builder = emitter.builder
-        self.stream = emitter.pattern.reduction
+        self.online = emitter.pattern.reduction
         places = {w: self._state_index(w) for w in emitter.pattern.value_products}
-        self.outputs = {k: w for k in range(len(self.stream.identity)) for w, place in places.items() if place == k}
+        self.outputs = {k: w for k in range(len(self.online.identity)) for w, place in places.items() if place == k}
         """Weighted sums by their index in the state."""
 
     def states(self) -> tuple[Reduction, tuple[WeightedSum, ...], Reduction | None]:
         """(combines row states with a tile, the weighted sums, combines row states of splits: None without them)"""
-        stream, own = self.stream, self.outputs
-        a, b, whole = stream.state("a"), stream.state("b"), stream.state()
+        online, own = self.online, self.outputs
+        a, b, whole = online.state("a"), online.state("b"), online.state()
         for k, (before, tile, after) in enumerate(zip(a, b, whole)):
             self.builder.name(before, "output" if k in own else "state", f"state {k}")
             if k in own:
@@ -38,17 +38,17 @@ class StateCombiner:
             else:
                 self.builder.rename(tile, self.attention.tile_state[k])
             self.builder.rename(after, before)
-        merged = list(stream.combine())
-        if stream.running_reference:
+        merged = list(online.combine())
+        if online.running_reference:
             for k, w in own.items():
-                merged[k] = stream.rescaled(w.component)
+                merged[k] = online.rescaled(w.component)
         use, bodies = self._combine("state", a, b, merged)
-        if not stream.running_reference:
+        if not online.running_reference:
             return use, tuple(self._weighted_sum(k, bodies[k], None) for k in own), None
-        other = stream.state("part")
+        other = online.state("part")
         for k, n in enumerate(other):
             self.builder.name(n, "split_output" if k in own else "split", f"state {k} of a split")
-        by_own_references = dataclasses.replace(stream, running_reference=False)
+        by_own_references = dataclasses.replace(online, running_reference=False)
         splits, split_bodies = self._combine("parts", a, other, by_own_references.combine("part"))
         return use, tuple(self._weighted_sum(k, bodies[k], split_bodies[k]) for k in own), splits
 
@@ -59,7 +59,7 @@ class StateCombiner:
 
         The reduction's body also results in the row values by which these bodies rescale a weighted sum.
         """
-        stream, own = self.stream, self.outputs
+        online, own = self.online, self.outputs
         plain = [k for k in range(len(a)) if k not in own]
         sides = {side for k in own for side in (a[k], b[k])}
         rescaling = live_ins([merged[k] for k in own], lambda n: n in sides, [*a, *b])
@@ -70,7 +70,7 @@ class StateCombiner:
             name,
             tuple(self.builder.value(b[k]) for k in plain),
             tuple(self.builder.value(a[k]) for k in plain),
-            tuple(str(literal(stream.identity[k])) for k in plain),
+            tuple(str(literal(online.identity[k])) for k in plain),
             dataclasses.replace(body, results=self._in_order(body, results, [merged[k] for k in plain], rescaling)),
         )
         known = [*self.attention.known(), *rows, *rescaling, *a, *b]
@@ -78,9 +78,9 @@ class StateCombiner:
 
     def update_row_max(self) -> Body:
         """The running row maximum, updated with that of a tile."""
-        stream = self.stream
-        joined = stream.combine_folds()
-        before, tile = stream.state("a")[: len(joined)], stream.state("b")[: len(joined)]
+        online = self.online
+        joined = online.combine_folds()
+        before, tile = online.state("a")[: len(joined)], online.state("b")[: len(joined)]
         own = dict(zip(tile, self.attention.tile_state))
         new = replace_nodes(joined, own)
         folded = replace_nodes([new[n] for n in joined], self.attention.scaled_extrema)
@@ -91,10 +91,10 @@ class StateCombiner:
 
     def choose_reference(self) -> Body:
         """The reference that a tile is measured from: the old one, unless the row maximum exceeds it by a threshold."""
-        stream = self.stream
-        before, tile = stream.state("a"), stream.state("b")
+        online = self.online
+        before, tile = online.state("a"), online.state("b")
         own = dict(zip(tile, self.attention.tile_state))
-        results = [replace_nodes([n], own)[n] for n in stream.update_references()]
+        results = [replace_nodes([n], own)[n] for n in online.update_references()]
         return self.builder.body([], results, [*self.attention.known(), *before, *own.values()])
 
     def _in_order(
@@ -106,12 +106,12 @@ class StateCombiner:
 
     def _state_index(self, w: ValueProduct) -> int:
         """The index of a weighted sum in the state."""
-        stream = self.stream
-        return len(stream.identity) - len(stream.components) + stream.components.index(w.component)
+        online = self.online
+        return len(online.identity) - len(online.components) + online.components.index(w.component)
 
     def _weighted_sum(self, k: int, combine_tile: Body, combine_splits: Body | None) -> WeightedSum:
-        w, stream, emitter = self.outputs[k], self.stream, self.attention
-        before, tile = stream.state("a")[k], stream.state("b")[k]
+        w, online, emitter = self.outputs[k], self.online, self.attention
+        before, tile = online.state("a")[k], online.state("b")[k]
         return WeightedSum(
             emitter.axes.index(w.axis),
             self.builder.value(emitter.weights[w]),

@@ -46,9 +46,9 @@ def _source_name(builder: BodyBuilder, n: Node) -> str:
     return "scores" if n.op == "fold" else n.op.replace("_", " ")
 
 
-def describe_finite_mask(stream: OnlineReduction) -> str:
+def describe_finite_mask(online: OnlineReduction) -> str:
     """Describe a maximum over values that are masked by a finite number: no tile can be skipped."""
-    mask_value = next(_large_constants(f.args[0] for f in stream.folds if f.attr[0] == "max"), None)
+    mask_value = next(_large_constants(f.args[0] for f in online.folds if f.attr[0] == "max"), None)
     if mask_value is None:
         return ""
     return f"all tiles are computed: {show_literal(mask_value)} is no -inf, and counts in rows that have nothing else"

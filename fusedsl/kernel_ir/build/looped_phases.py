@@ -61,11 +61,11 @@ class LoopedPhases:
 
     # -- a pass with a joint state
 
-    def _online_phase(self, p: int, stream: OnlineReduction, stores, rows: dict[Node, None]) -> Phase:
+    def _online_phase(self, p: int, online: OnlineReduction, stores, rows: dict[Node, None]) -> Phase:
         """Phase of an online reduction: each tile runs the tile phases, then its state is combined into the row's."""
-        check(stream)
-        debug.say(debug.DECISIONS, "folds that stream", show(stream))
-        first, points, second, state = stream.lift()
+        check(online)
+        debug.say(debug.DECISIONS, "folds in one pass", show(online))
+        first, points, second, state = online.lift()
         for lift in (*first, *second):
             for slot in lift.slots:
                 self.builder.name(slot, f"tile_{lift.fold}", lift.fold)
@@ -77,22 +77,22 @@ class LoopedPhases:
         tile[0] = replace(tile[0], row=row)
         if second:
             tile.append(self._elements(second, [], [*rows, *slots, *wanted]))
-        values = dict(stream.derived(state)) if stream.reuses_reference else {}
+        values = dict(online.derived(state)) if online.reuses_reference else {}
         derived = self._derived(values, [*rows, *slots, *held, *wanted]) if values else None
-        whole = stream.state()
+        whole = online.state()
         for k, s in enumerate(whole):
             self.builder.name(s, "state", f"state {k}")
         use = Reduction(
             "online",
             tuple(map(self.builder.value, state)),
             tuple(map(self.builder.value, whole)),
-            tuple(str(literal(x)) for x in stream.identity),
-            combine_body(stream.state("a"), stream.state("b"), stream.combine()),
+            tuple(str(literal(x)) for x in online.identity),
+            combine_body(online.state("a"), online.state("b"), online.combine()),
         )
-        folds = [f for f, _ in stream.finish]
-        row, row_stores = self._row_work(p, folds, dict(stream.finish), rows, whole)
+        folds = [f for f, _ in online.finish]
+        row, row_stores = self._row_work(p, folds, dict(online.finish), rows, whole)
         return Phase(
-            NO_WORK, (), (use,), row, row_stores, tuple(tile), reuses_reference=stream.reuses_reference, derived=derived
+            NO_WORK, (), (use,), row, row_stores, tuple(tile), reuses_reference=online.reuses_reference, derived=derived
         )
 
     def _derived(self, values: dict[Node, Node], rows: Iterable[Node]) -> DerivedAccumulators:

@@ -23,12 +23,12 @@ SPARE_REGISTERS = 3  # a thread's, beside the need: blocks that wait for each ot
 WIDE_REGISTERS = 16  # more where offsets have 64 bits
 IN_FLIGHT = 64  # bytes of loads that a thread should have under way
 MOST_ELEMENTS = 32  # elements that a thread may take to have them in flight
-GRID_SYNC_SECONDS = 8e-6  # seconds of a row in which a gang meets, beside what it moves
+GRID_SYNC_SECONDS = 8e-6  # seconds of a row for its grid barriers, beside its bytes
 BUSY = 0.6  # of all SMs take the whole bandwidth
 FULL = 0.9  # of all blocks that fit do so, where they wait for each other
-FIXED_BLOCKS = (3, 6, 12, 24)  # blocks of a gang that takes row after row: each number is a kernel of its own
-LEAST_MOVED = 16 << 20  # bytes of a row that gangs in turn take
-ROUND_SECONDS = 10e-6  # seconds that a turn of all gangs takes beside what it moves
+FIXED_BLOCKS = (3, 6, 12, 24)  # blocks that share a row in persistent kernels: each number is a binary of its own
+LEAST_MOVED = 16 << 20  # bytes of a row from which on persistent block groups may take it
+ROUND_SECONDS = 10e-6  # seconds of a turn of all block groups, beside its bytes
 ALIGNMENT = 8  # bytes, of each part of a state in a record
 
 
@@ -127,11 +127,11 @@ def workspace_bytes(schedule: CooperativeSchedule, kernel: KernelIR, rows: int) 
 
 
 def _in_turn(rows: int, moved: int, alone: int, slots: int, most: int, hardware: Hardware) -> int:
-    """Blocks of gangs that best take row after row, of `most` at most; 0 where a block for each row is faster.
+    """Blocks of the fastest block groups that loop over rows, at most `most`; 0 where a block for each row is faster.
 
     `alone` rows are there at once where each has its own block, and their last wave may leave much of the machine idle.
     Gangs have equal turns, and work on few rows, whose ends are still in the L2 when they are read again. Measured on
-    an H200 (896 rows of 2,097,152 float32, read twice): a block a row 6.03 ms, 660 of them at once; gangs of 3, 6, 12
+    an H200 (896 rows of 2,097,152 float32, read twice): a block a row 6.03 ms, 660 of them at once; groups of 3, 6, 12
     and 24 blocks 5.51, 5.44, 5.36 and 5.36 ms; of 99, which the L2 holds, 6.15 ms.
     """
     seconds = 1.5 * moved / hardware.bandwidth
@@ -143,19 +143,19 @@ def _in_turn(rows: int, moved: int, alone: int, slots: int, most: int, hardware:
         if parts > min(most, slots):
             break
         turns = -(-rows // (slots // parts))
-        gangs = -(-rows // turns)
-        again = 1 - min(1.0, 2 * hardware.l2 / (gangs * moved)) / 3  # of what is moved: two reads and a write
-        time = turns * (gangs * seconds * again / min(1.0, gangs * parts / slots / FULL) + ROUND_SECONDS)
+        groups = -(-rows // turns)
+        again = 1 - min(1.0, 2 * hardware.l2 / (groups * moved)) / 3  # of what is moved: two reads and a write
+        time = turns * (groups * seconds * again / min(1.0, groups * parts / slots / FULL) + ROUND_SECONDS)
         if time < least:
             best, least = parts, time
     return best
 
 
 def _pays(rows: int, moved: int, hardware: Hardware) -> bool:
-    """Whether gangs are faster than a block a row: few blocks do not take all bandwidth, but need not meet.
+    """Whether block groups are faster than a block a row: few blocks do not take all bandwidth, but need not meet.
 
-    Measured on an H200 (float32 softmax, 264 rows of 600,000: gangs 988 us, a block a row 470 us; batch norm, 64 rows
-    of 16,777,216: gangs at 0.97 of copy speed).
+    Measured on an H200 (float32 softmax, 264 rows of 600,000: groups 988 us, a block a row 470 us; batch norm, 64 rows
+    of 16,777,216: groups at 0.97 of copy speed).
     """
     share = min(1.0, rows / (BUSY * hardware.multiprocessors))
     return rows * 1.5 * moved / hardware.bandwidth * (1 / share - 1) > GRID_SYNC_SECONDS

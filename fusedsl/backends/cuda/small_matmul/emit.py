@@ -52,7 +52,7 @@ class SmallMatmulEmitter:
         return src.text(opening, "Factors into shared memory, a few steps at a time; then the sums' elements.")
 
     def _find_matrix(self) -> None:
-        """The matrix of this thread; behind the last one it has no rows and columns."""
+        """Emit the matrix of this thread; behind the last one it has no rows and columns."""
         src, names = self.src, self.src.names
         shift = self.layout.threads.bit_length() - 1
         src.assign("batch", f"int64({block_idx()}) * {self.layout.matrices} + ({thread_idx()} >> {shift})")
@@ -65,7 +65,7 @@ class SmallMatmulEmitter:
         self.addresses.emit_batch("batch")
 
     def _multiply(self) -> None:
-        """The accumulators of all products, a few steps at a time."""
+        """Emit the main loop: accumulate all products, a K-slice at a time."""
         src, layout = self.src, self.layout
         for k, (side, body, _) in enumerate(self.factors):
             memory = src.bind(f"strip{k}", shared_bytes(factor_bytes(layout, side, body)))
@@ -84,7 +84,7 @@ class SmallMatmulEmitter:
             src.emit(barrier(), f"step_from += {layout.depth}")
 
     def _load(self, k: int, side: str, body: Body, along: bool) -> str:
-        """Compute this thread's elements of a factor; the call that puts them into shared memory."""
+        """Emit this thread's elements of a factor; returns the call that stores them to shared memory."""
         src, count, tile = self.src, self.layout.elements(side) // OWN, TileIntrinsics(f"{side}_tile")
         src.bind(tile.name, Tile(width=OWN, vectors=count, step=OWN, checks="." * count))
         places = src.bind(f"places{k}", SMALL.factor_places(side, along))
@@ -93,7 +93,7 @@ class SmallMatmulEmitter:
         return put(f"strip{k}_at", self.addresses.factor(side, body, k, tile))
 
     def _finish(self, part: int) -> None:
-        """What follows the accumulators, for one of a thread's rows."""
+        """Emit the epilogue of one of a thread's rows."""
         src = self.src
         bindings = {f"places_of{part}": SMALL.sum_places(part), f"take{part}": SUMS.slice(part, 1)}
         places, take = src.bind_several(bindings)

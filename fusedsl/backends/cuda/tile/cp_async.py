@@ -46,22 +46,22 @@ class CpAsyncRing:
     threads: int
 
     @property
-    def bytes(self) -> int:
+    def vector_bytes(self) -> int:
         """Bytes of a vector."""
         return self.tile.width * dtype(self.name).itemsize
 
     def _own(self, e: Emitter, row: ir.Value) -> ir.Value:
-        return e.builder.add(row, e.builder.mul(e.special_register("tid.x"), I32(self.bytes)))
+        return e.builder.add(row, e.builder.mul(e.special_register("tid.x"), I32(self.vector_bytes)))
 
     def _place(self, number: int) -> int:
-        return self.begin + number * self.threads * self.bytes
+        return self.begin + number * self.threads * self.vector_bytes
 
     def copy_async(self) -> Callable:
         """`copy_async(address, start, limit, row)`: start the copy of a tile; zeros for elements out of bounds.
 
         `row` is the address of the row in shared memory.
         """
-        kind, moved = dtype(self.name), "cg" if self.bytes == 16 else "ca"
+        kind, moved = dtype(self.name), "cg" if self.vector_bytes == 16 else "ca"
 
         @emitted(types.void)
         def emit(e, at, first, last, where, *, kinds):
@@ -70,12 +70,12 @@ class CpAsyncRing:
             source = b.add(at, b.mul(begin, I64(kind.itemsize)))
             for k, room in enumerate(self.tile.valid_of(e, kinds[1], first, last)):
                 skipped = k * self.tile.step * kind.itemsize
-                text = f"cp.async.{moved}.shared.global [$0+{self._place(k)}], [$1+{skipped}], {self.bytes}"
+                text = f"cp.async.{moved}.shared.global [$0+{self._place(k)}], [$1+{skipped}], {self.vector_bytes}"
                 values = [own, source]
                 if room is not None:
                     there = b.icmp_signed(">", room.count, I32(0))
                     values = [own, b.select(there, source, b.sub(at, I64(skipped)))]
-                    values.append(b.select(there, I32(self.bytes), I32(0)))
+                    values.append(b.select(there, I32(self.vector_bytes), I32(0)))
                 text += ", $2;" if room is not None else ";"
                 constraints = "r,l,r,~{memory}" if room is not None else "r,l,~{memory}"
                 e.asm(VOID, text, constraints, values, effect=True)
