@@ -178,6 +178,24 @@ SHAPES: list[Case] = [
      lambda x, along: (torch.take_along_dim(x, along % 4, 1), x.roll(1, 0), x.diagonal(), x[:, 1:3])),
 ]  # fmt: skip
 
+SCATTERS: list[Case] = [
+    ("scatter_add(w, i, x[0]), scatter_add(x, i[:2], u[:2, :3].T, axis=1), scatter_add(w, i + 3, x[1])",
+     lambda w, i, x, u: (w.index_add(0, i % 4, x[0]), x.index_add(1, i[:2], u[:2, :3].T),
+                         w.index_add(0, torch.tensor([3, 2]), x[1][[1, 3]]))),
+    ("scatter_max(w, i, x[0]), scatter_min(z[0], i, z[1])",
+     lambda w, i, x, z: (w.scatter_reduce(0, i % 4, x[0], "amax"), z[0].scatter_reduce(0, i % 4, z[1], "amin"))),
+    ("scatter(w, i, x[0]), scatter(x, i[:2], u[:2, :3].T, axis=1), scatter(x, i[:3], y)",
+     lambda w, i, x, u, y: (torch.stack([x[0, 1], w[1], x[0, 2], x[0, 3]]), x.index_copy(1, i[:2], u[:2, :3].T),
+                            torch.stack([y[1], x[1], y[2]]))),
+    ("bincount(i, 4, x[0])", lambda i, x: torch.zeros(3, dtype=torch.float64).index_add(0, i[:3], x[0, :3]).new_zeros(4)
+     .index_add(0, i[:3], x[0, :3])),
+    ("segment_sum(x, ids=t % 2, n=2), segment_mean(x, ids=t % 2, n=2)",
+     lambda x, t: (torch.stack([x[0], x[1] + x[2]]), torch.stack([x[0], x[1:].mean(0)]))),
+    ("segment_max(x, ids=t % 2, n=2), segment_min(x, ids=t % 2, n=2)",
+     lambda x, t: (torch.stack([x[0], x[1:].amax(0)]), torch.stack([x[0], x[1:].amin(0)]))),
+    ("segment_softmax(x, ids=t % 2, n=2)", lambda x, t: torch.cat([x[:1].softmax(0), x[1:].softmax(0)])),
+]  # fmt: skip
+
 PRODUCTS: list[Case] = [
     ("x.T @ x, x @ w, matmul(x, u), w @ w, dot(x, u), inner(x, w), vdot(x, x), vecdot(x, w)",
      lambda x, w, u: (x.T @ x, x @ w, x @ u, w @ w, x @ u, x @ w, (x * x).sum(), x @ w)),
@@ -194,4 +212,4 @@ PRODUCTS: list[Case] = [
     ("softmax(q[:, :2] @ k.mT / 2) @ v", lambda q, k, v: (q[:, :2] @ k.mT / 2).softmax(-1) @ v),
 ]  # fmt: skip
 
-CASES = [*ELEMENTWISE, *FOLDS, *SHAPES, *PRODUCTS]
+CASES = [*ELEMENTWISE, *FOLDS, *SHAPES, *SCATTERS, *PRODUCTS]

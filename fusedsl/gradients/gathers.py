@@ -1,7 +1,7 @@
 """Cotangents of gathers: moved back where positions are shifts, else sums over the elements that were read.
 
-An element's cotangent is the sum over all reads at its position: a reduction whose terms are selected by comparing
-positions, and that stores none of them.
+An element's cotangent is the sum over all reads at its position: a scatter that adds, or for a few reads a reduction
+whose terms are selected by comparing positions.
 """
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ from collections.abc import Mapping, Sequence
 
 from ..ir import shapes
 from ..ir.builder import GraphBuilder
-from ..ir.dims import Dim, expression
+from ..ir.dims import Dim, expression, product
 from ..ir.gathers import CHECKED, COUNTING_BACK, WRAPPED, at_position, before_axes
 from ..ir.graph import Node, value_of
 from ..ir.index_keys import basic_index, whole_axis
+from ..ir.scatters import NOWHERE
+from ..ir.types import INT64
 from .fitting import kept_where
+from .scatters import sum_at
 from .views import placed
+
+FEW = 8  # reads of an element that are selected by comparison, and not added by a scatter
 
 
 def of_gather(b: GraphBuilder, n: Node, g: Node) -> Node:
@@ -105,6 +110,9 @@ def _sum_of_reads(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], 
     """The sum, over the axes of the result that have no place in x, of what was read at each position of x."""
     rank = x.type.rank
     others = [k for k in range(g.type.rank) if k not in places]
+    count = product(g.type.shape[k] for k in others if not b.is_unit(g.type.shape[k]))
+    if read and not (isinstance(count, int) and count <= FEW):
+        return sum_at(b, x, _places_in(b, x, g, places, read), shapes.broadcast_to(b, g, g.type.shape))
     g = _arranged(b, g, places, others, rank)
     for axis, position in read.items():
         line = before_axes(b, b.iota(x.type.shape[axis]), rank - axis - 1 + len(others))
@@ -113,6 +121,25 @@ def _sum_of_reads(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], 
     if not others:
         return g
     return shapes.reduce(b, "sum", g, tuple(range(rank, rank + len(others))))
+
+
+def _places_in(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], read: Mapping[int, Node]) -> Node:
+    """The position in x's C order that each element was read at; NOWHERE where that is out of range."""
+    extents, axis_at = x.type.shape, {axis: k for k, axis in places.items()}
+    place, there = b.convert(b.literal(0), INT64), b.literal(True)
+    for axis, extent in enumerate(extents):
+        if axis in axis_at:
+            position = before_axes(b, b.convert(b.iota(extent), INT64), g.type.rank - axis_at[axis] - 1)
+        elif axis in read:
+            position = read[axis]
+            for op, bound in (("greater_equal", b.literal(0)), ("less", b.extent(extent))):
+                there = b.elementwise("logical_and", there, b.elementwise(op, position, bound))
+        else:
+            continue
+        step = b.extent(product(extents[axis + 1 :]))
+        place = b.elementwise("add", place, b.elementwise("multiply", position, step))
+    place = b.elementwise("where", there, place, b.literal(NOWHERE))
+    return shapes.broadcast_to(b, place, g.type.shape)
 
 
 def _arranged(b: GraphBuilder, y: Node, places: Mapping[int, int], others: Sequence[int], rank: int) -> Node:

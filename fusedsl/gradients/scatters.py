@@ -1,22 +1,63 @@
-"""Cotangents of scatters that add: that of the array itself, and for each value that of its place."""
+"""Cotangents of scatters: of the array that was written to, and of the values."""
 
 from __future__ import annotations
 
-from ..errors import Unsupported
-from ..ir import gathers, shapes
+from ..ir import gathers, scatters, shapes
 from ..ir.builder import GraphBuilder
 from ..ir.dims import product
 from ..ir.graph import Node
+from ..ir.types import INT64
+from .fitting import kept_where, zeros
+from .term import Term
 
 
 def of_scatter(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node:
-    """The cotangent of the array, or of the values; those out of range receive 0."""
+    """The cotangent of the array (operand 0), or of the values (2); those out of range receive 0."""
     fold, _ = n.attr
-    if fold != "sum":
-        message = f"a scatter of {'the last values' if fold == 'last' else f'a {fold}imum'} has no derivative yet"
-        raise Unsupported(message, "unsupported.derivative", help="scatter_add has one")
-    if operand == 0:
-        return g
+    if fold == "sum":
+        return g if operand == 0 else _at_places(b, n, g)
+    return _of_last(b, n, g, operand) if fold == "last" else _of_extremum(b, n, g, operand)
+
+
+def _at_places(b: GraphBuilder, n: Node, x: Node) -> Node:
+    """The elements of an array like the result where the values went; 0 for values that went nowhere."""
     places = n.args[1]
-    flat = shapes.reshape(b, g, (product(g.type.shape),))
-    return gathers.gather(flat, {0: places}, [0], places.type.shape, gathers.GUARDED)
+    flat = shapes.reshape(b, x, (product(x.type.shape),))
+    read = gathers.gather(flat, {0: places}, [None], places.type.shape, gathers.GUARDED)
+    return kept_where(b, _inside(b, n, places), read)
+
+
+def _inside(b: GraphBuilder, n: Node, places: Node) -> Node:
+    at_least = b.elementwise("greater_equal", places, b.literal(0))
+    return b.elementwise("logical_and", at_least, b.elementwise("less", places, b.extent(product(n.type.shape))))
+
+
+def _of_extremum(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node:
+    """The cotangent of an extremum is shared by all that equal it."""
+    base, places, values = n.args
+    kept = b.elementwise("equal", base, n)
+    largest = b.elementwise("equal", values, _at_places(b, n, n))
+    largest = b.elementwise("logical_and", largest, _inside(b, n, places))
+    counts = [b.convert(x, g.type.dtype) for x in (kept, largest)]
+    count = scatters.merged(b, counts[0], places, counts[1], "sum", scatters.DROPPED)
+    share = (Term(b, g) / Term(b, count)).node
+    return kept_where(b, kept, share) if operand == 0 else kept_where(b, largest, _at_places(b, n, share))
+
+
+def _of_last(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node:
+    """What was written over receives nothing, neither the array nor an earlier value."""
+    places = n.args[1]
+    count = product(places.type.shape)
+    flat, line = shapes.reshape(b, places, (count,)), b.convert(b.iota(count), INT64)
+    last = scatters.last_writer(b, product(n.type.shape), flat, line, scatters.DROPPED)
+    if operand == 0:
+        untouched = b.elementwise("less", last, b.literal(0))
+        return kept_where(b, shapes.reshape(b, untouched, n.type.shape), g)
+    writer = _at_places(b, n, shapes.reshape(b, last, n.type.shape))
+    stays = b.elementwise("equal", writer, shapes.reshape(b, line, places.type.shape))
+    return kept_where(b, stays, _at_places(b, n, g))
+
+
+def sum_at(b: GraphBuilder, x: Node, places: Node, g: Node) -> Node:
+    """An array like `x` with the sums of `g` at places of its C order."""
+    return scatters.merged(b, zeros(b, x.type), places, g, "sum", scatters.DROPPED)
