@@ -1,7 +1,7 @@
 """Cotangents of gathers: moved back where positions are shifts, else sums over the elements that were read.
 
-An element's cotangent is the sum over all reads at its position: a scatter that adds, or for a few reads a reduction
-whose terms are selected by comparing positions.
+An element's cotangent is the sum over all reads at its position: a scatter that adds. For a few reads, or positions
+that no argument gives, it is a reduction whose terms are selected by comparing positions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..ir import shapes
 from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim, expression, product
 from ..ir.gathers import CHECKED, COUNTING_BACK, WRAPPED, at_position, before_axes
-from ..ir.graph import Node, value_of
+from ..ir.graph import Node, value_of, walk
 from ..ir.index_keys import basic_index, whole_axis
 from ..ir.scatters import NOWHERE
 from ..ir.types import INT64
@@ -111,7 +111,8 @@ def _sum_of_reads(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], 
     rank = x.type.rank
     others = [k for k in range(g.type.rank) if k not in places]
     count = product(g.type.shape[k] for k in others if not b.is_unit(g.type.shape[k]))
-    if read and not (isinstance(count, int) and count <= FEW):
+    given = any(n.op == "param" for n in walk(read.values()))  # positions of pads and the like are not worth storing
+    if given and not (isinstance(count, int) and count <= FEW):
         return sum_at(b, x, _places_in(b, x, g, places, read), shapes.broadcast_to(b, g, g.type.shape))
     g = _arranged(b, g, places, others, rank)
     for axis, position in read.items():
