@@ -101,6 +101,7 @@ FORMS: dict[str, tuple[int, list[str]]] = {
         + ["cumsum({x})", "cumsum({x1}, axis={axis}, dtype={dt})", "cumsum({x1}[::-1], axis=0)[::-1]"]
         + ["sum(sliding_window({x1}, 2, axis={axis}), axis=-1)", "max(sliding_window({x1}, 1), axis=-1) * {c}"]
         + ["min(sliding_window({x1}[..., :1] + zeros(40), 36), axis=-1)", "sliding_window({x1}, 2)"]
+        + ["convolve({x1}, ({c}, 2, {c}), mode='same')", "correlate({x1}, ({c},))", "convolve({x1}, {last}, 'same')"]
         + ["mean(sliding_window(pad({x1}, 1), 3) * stack(({c}, 1, {c})), axis=-1)"]
         + ["diff({x1}, axis={axis})", "diff({x1}, n=2)", "diff({x1}, axis={axis}, prepend={c}, append={c})"],
     ),

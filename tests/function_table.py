@@ -163,6 +163,10 @@ ROWS = [
     ("linear_scan(1, x, initial=y[..., 0], exclusive=True)", "cumsum(x, axis=-1) - x + y[..., :1]"),
     ("sliding_window(x, 2, axis=1)", "stack((x[:, :-1], x[:, 1:]), axis=-1)"),
     ("sliding_window(x, (2, 3), axis=(0, 2))[0, :, 0]", "stack((x[0, :, :3], x[1, :, :3]), axis=1)"),
+    *(f"{f}({a}, {v}, mode='{m}')" for f in ("convolve", "correlate") for m in ("full", "same", "valid")
+      for a, v in (("v", "r[:4]"), ("r", "r[1:2]"), ("i[0, :, 0]", "j[0, :3, 0]"))),
+    ("convolve(v, (1, 2, 0.5))", "convolve(v, float32([1, 2, 0.5]))"), "convolve(v, r[:4])",
+    ("correlate(j[:, 0, 0], (2, -1), mode='same')", "correlate(j[:, 0, 0], int32([2, -1]), 'same')"),
     "diff(x)", "diff(x, axis=0)", "diff(x, n=2)", "diff(x, 2, 1)", "diff(i)", "diff(m)", "diff(v)", "diff(x, n=0)",
     "diff(w, axis=0)", "diff(x, append=y[:, :, :1])", "diff(x, n=9)", "diff(x, prepend=y, append=z, axis=1)",
     ("diff(x, n=2, axis=1, prepend=1, append=2)", "diff(x, n=2, axis=1, prepend=float32(1), append=float32(2))"),

@@ -82,7 +82,7 @@ WANTED = {
     "empty": "np.zeros((2, 8))", "identity": "np.identity(3)", "meshgrid": "np.meshgrid(x, y, sparse=True)",
     "indices": "np.indices(x.shape)[0]", "searchsorted": "np.searchsorted(edges, x)",
     "scatter": "np.bincount(i, x, 4)[:3]", "bincount": "np.bincount(i)[:3]",
-    "histogram": "np.histogram(x, edges)[0]", "convolve": "np.convolve(x, w[:2], 'valid')",
+    "histogram": "np.histogram(x, edges)[0]",
 }  # fmt: skip
 
 # Other arrays than those above, as expressions of them.
@@ -95,7 +95,7 @@ OTHER = {
     "dstack": {"x": "x[:, :, None]", "y": "y[:, :, None]"}, "index_select": {"indices": "i"},
     "unbind": {"x": "x[:2]"}, "unflatten": {"x": "x.reshape(-1)"}, "mv": {"y": "y[0]"}, "matvec": {"y": "y[0]"},
     "scaled_dot_product_attention": {"x": "x[None, None]"}, "meshgrid": {"x": "a", "y": "b"},
-    "scatter": {"x": "x[:, 0]"}, "convolve": {"x": "x[0]", "w": "w[0]"}, "histogram": {"x": "x[0]"},
+    "scatter": {"x": "x[:, 0]"}, "histogram": {"x": "x[0]"},
 }  # fmt: skip
 
 # Of random numbers, which are others than the library's.

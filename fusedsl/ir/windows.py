@@ -35,22 +35,28 @@ class Window:
 
     base: Node
     axis: int
-    n: int
+    n: Dim
     count: Dim
 
 
-def sliding_window(b: GraphBuilder, x: Node, n: int, axis: int) -> Node:
-    """All windows of `n` neighbours along an axis, as a new last axis."""
-    if n < 1:
+def require_windows(b: GraphBuilder, x: Node, axis: int, n: Dim) -> None:
+    """Check that an axis holds a window of `n` elements."""
+    if isinstance(n, int) and n < 1:
         fault = ArgumentError(f"a window has 1 element or more, not {n}", "argument.range", help="give 1 or more")
         raise fail(fault, 1)
     size = x.type.shape[axis]
     check = Check("enough", (size, n), "sliding_window", (x.type,), site=b.site)
-    if isinstance(size, int) and size < n:
+    if isinstance(size, int) and isinstance(n, int) and size < n:
         raise explain(check, b.extents)
-    if not isinstance(size, int) and n > 1:
+    if not (isinstance(size, int) and isinstance(n, int)) and n not in (1, size):
         b.checks.append(check)
-    count = expression("-", size, n - 1)
+
+
+def sliding_window(b: GraphBuilder, x: Node, n: Dim, axis: int) -> Node:
+    """All windows of `n` neighbours along an axis, as a new last axis."""
+    require_windows(b, x, axis, n)
+    size = x.type.shape[axis]
+    count = expression("-", size, expression("-", n, 1))
     starts = basic_index(b.iota(count), (whole_axis(count), *(("new",),) * (x.type.rank - axis)))
     position = b.strong(b.elementwise("add", starts, b.iota(n)))
     shape = (*x.type.shape[:axis], count, *x.type.shape[axis + 1 :], n)
@@ -70,16 +76,26 @@ def fold_windows(b: GraphBuilder, fold: str, x: Node, axes: Sequence[int]) -> No
         views = _Elements(b, axis - x.type.rank)
         if not isinstance(n, int) or not views.reads_windows(x):
             return None
-        folded = _unrolled(b, fold, x, views, n) if n <= UNROLLED else _two_scans(b, fold, x, axis)
+        folded = _unrolled(fold, x, views, n) if n <= UNROLLED else _two_scans(b, fold, x, axis)
         if folded is None:
             return None
         x = folded
     return x
 
 
-def _unrolled(b: GraphBuilder, fold: str, x: Node, views: _Elements, n: int) -> Node:
-    """The elements merged pairwise, as a tree."""
-    parts = [views.at(x, j) for j in range(n)]
+def weighted_sum(b: GraphBuilder, x: Node, taps: Sequence[Node]) -> Node:
+    """The sum of windows' elements times one tap each, unrolled."""
+    views = _Elements(b, -1)
+    products = [b.elementwise("multiply", views.at(x, j), tap) for j, tap in enumerate(taps)]
+    return shapes.squeeze(b, _merged("sum", products), (x.type.rank - 1,))
+
+
+def _unrolled(fold: str, x: Node, views: _Elements, n: int) -> Node:
+    return _merged(fold, [views.at(x, j) for j in range(n)])
+
+
+def _merged(fold: str, parts: list[Node]) -> Node:
+    """Values merged pairwise, as a tree."""
     while len(parts) > 1:
         merged = [node(MERGES[fold], pair, None, pair[0].type) for pair in zip(parts[::2], parts[1::2])]
         parts = merged + parts[len(merged) * 2 :]

@@ -155,7 +155,6 @@ EQUIVALENTS = {
     "bernoulli": "uniform(seed, x) < p",
     # planned functions, with a replacement until then
     "searchsorted": "sum(edges < x[..., None], axis=-1)",
-    "convolve": "w[0] * x[1:] + w[1] * x[:-1]",
 }
 
 # Function → help, if no single expression is equivalent.

@@ -108,7 +108,7 @@ ALIASES = {
 PLANNED = {
     "sorting": "searchsorted",
     "the shape of its result depends on values": "unique nonzero",
-    "convolutions": "convolve conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
+    "convolutions": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
 }
 UNSUPPORTED = {name: family for family, names in PLANNED.items() for name in names.split()}
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from ..errors import ArgumentError, FusedslError
-from ..ir import shapes, windows
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..errors import ArgumentError, FusedslError, ShapeError
+from ..ir import index_keys, joins, shapes, windows
 from ..ir.builder import GraphBuilder, fail
+from ..ir.dims import Dim, expression
 from ..ir.graph import Node
 from .functions import function
+from .index_functions import check_choice
+from .parameter_kinds import array
+
+MODES = ("full", "same", "valid")
 
 
 @function(n="places", axis="places")
@@ -30,3 +38,75 @@ def sliding_window(b: GraphBuilder, x: Node, n: int | tuple[int, ...], axis: int
     for length, a in zip(lengths, order):
         x = windows.sliding_window(b, x, length, a)
     return x
+
+
+@function(v="any", mode="any")
+def convolve(b: GraphBuilder, a: Node, v: Any, mode: Any = "full"):
+    """Σ a[i - j] v[j] along the last axis of `a`, of few taps `v`, no longer than it; mode full, same or valid.
+
+    Leading axes of `a` are batches. Taps that the program gives, as in (0.25, 0.5, 0.25), are unrolled.
+    """
+    a, taps = _operands(b, "convolve", a, v)
+    return _correlated(b, "convolve", a, taps[::-1], mode)
+
+
+@function(v="any", mode="any")
+def correlate(b: GraphBuilder, a: Node, v: Any, mode: Any = "valid"):
+    """Σ a[i + j] v[j] along the last axis of `a`, of few taps `v`, no longer than it; mode full, same or valid.
+
+    Leading axes of `a` are batches. Taps that the program gives, as in (0.25, 0.5, 0.25), are unrolled.
+    """
+    return _correlated(b, "correlate", *_operands(b, "correlate", a, v), mode)
+
+
+@dataclass(frozen=True)
+class Taps:
+    """Weights of neighbours: numbers of the program, or a vector."""
+
+    b: GraphBuilder
+    parts: tuple[Node, ...]
+    given: bool  # as numbers
+
+    @property
+    def count(self) -> Dim:
+        return len(self.parts) if self.given else self.parts[0].type.shape[0]
+
+    def __getitem__(self, order: slice) -> Taps:
+        if self.given:
+            return replace(self, parts=self.parts[order])
+        return replace(self, parts=(index_keys.index(self.b, self.parts[0], (order,)),))
+
+    def weighted_sum(self, found: Node) -> Node:
+        """The sum of each window, weighted."""
+        if self.given:
+            return windows.weighted_sum(self.b, found, self.parts)
+        return shapes.reduce(self.b, "sum", self.b.elementwise("multiply", found, self.parts[0]), -1)
+
+
+def _operands(b: GraphBuilder, name: str, a: Node, v: Any) -> tuple[Node, Taps]:
+    """The array and its taps in their common dtype."""
+    given = isinstance(v, tuple)
+    parts = [array(b, "v", part) for part in v] if given else [array(b, "v", v)]
+    wrong = None if a.type.rank else (0, "an array", a)
+    wrong = wrong or next(((1, "a vector", x) for x in parts if x.type.rank != (not given)), None)
+    if wrong or not parts:
+        operand, wanted, x = wrong or (1, "a vector", a)
+        message = f"{name} takes {wanted} here, not {b.describe(x.type) if wrong else 'nothing'}"
+        help = "for taps along several axes: sum(sliding_window(x, (3, 3)) * w, axis=(-2, -1))"
+        raise fail(ShapeError(message, "shape.convolve", help=help), operand)
+    a, *parts = joins.promoted(b, [a, *parts])
+    return a, Taps(b, tuple(parts), given)
+
+
+def _correlated(b: GraphBuilder, name: str, a: Node, taps: Taps, mode: Any) -> Node:
+    """The sum of windows times taps, in the operands' dtype."""
+    check_choice(f"mode of {name}", mode, MODES, 2)
+    kind, n, last = a.type.dtype, taps.count, a.type.rank - 1
+    windows.require_windows(b, a, last, n)
+    less = expression("-", n, 1)
+    before = {"full": less, "same": expression("//", n, 2), "valid": 0}[mode]
+    after = {"full": less, "same": expression("//", less, 2), "valid": 0}[mode]
+    if mode != "valid" and n != 1:
+        a = joins.pad(b, a, last, joins.Padding(before, after, "constant", b.literal(0)))
+    total = taps.weighted_sum(windows.sliding_window(b, a, n, last))
+    return total if total.type.dtype is kind or total.type.weak else b.cast(total, kind)

@@ -27,8 +27,8 @@ FAMILIES = {
     ),
     "Scans, rows and order": (
         "cumsum cumprod cumulative_sum cumulative_prod cummax cummin logcumsumexp linear_scan nancumsum nancumprod "
-        "diff sliding_window softmax log_softmax layer_norm rms_norm group_norm topk sort argsort partition "
-        "argpartition trapezoid"
+        "diff sliding_window convolve correlate softmax log_softmax layer_norm rms_norm group_norm topk sort argsort "
+        "partition argpartition trapezoid"
     ),
     "Shapes": (
         "reshape transpose matrix_transpose swapaxes expand_dims squeeze broadcast_to concat stack flip roll repeat "
@@ -98,7 +98,8 @@ EXAMPLES = {
     "nanprod": "nanprod(sqrt(x), axis=-1)", "nanargmax": "nanargmax(sqrt(x), axis=-1)",
     "nanargmin": "nanargmin(sqrt(x), axis=-1)", "nancumsum": "nancumsum(sqrt(x), axis=-1)",
     "nancumprod": "nancumprod(sqrt(x), axis=-1)", "linear_scan": "linear_scan(p, x)",
-    "sliding_window": "max(sliding_window(x, 2), axis=-1)", "median": "median(x, axis=-1)",
+    "sliding_window": "max(sliding_window(x, 2), axis=-1)", "convolve": "convolve(x, (1, 2, 1), mode='same')",
+    "correlate": "correlate(x, (-1, 1))", "median": "median(x, axis=-1)",
     "quantile": "quantile(x, 0.25, axis=-1)", "percentile": "percentile(x, [25, 75])",
     "nanmedian": "nanmedian(sqrt(x), axis=-1)",
     "nanquantile": "nanquantile(sqrt(x), 0.75, axis=-1)", "nanpercentile": "nanpercentile(sqrt(x), 75)",

@@ -70,9 +70,31 @@ def test_numpys_windows_are_traced():
     np.testing.assert_allclose(fd.fuse(function)(X), function(X), 1e-5, 1e-5)
 
 
+def test_convolutions_of_taps_of_the_program_are_one_map():
+    kernel = fd.kernel("convolve(x, (0.25, 0.5, 0.25), mode='same') - x", max_kernels=1)
+    wanted = [np.convolve(row, [0.25, 0.5, 0.25], "same") for row in X]
+    np.testing.assert_allclose(kernel(X), wanted - X, 1e-5, 1e-6)
+    assert "map_" in str(kernel.explain(X))
+
+
+def test_depthwise_convolutions_of_torch_are_traced():
+    torch = pytest.importorskip("torch")
+    x, w, bias = torch.from_numpy(X[None]), torch.from_numpy(X[:, None, :4].copy()), torch.from_numpy(X[:, 0].copy())
+    for options in ({}, {"padding": 3}, {"padding": "same"}, {"stride": 2, "dilation": 2, "padding": 1}):
+
+        def function(x, w, bias, options=options):
+            return torch.tanh(torch.nn.functional.conv1d(x, w, bias, groups=6, **options))
+
+        torch.testing.assert_close(fd.fuse(function)(x, w, bias), function(x, w, bias))
+
+
 @pytest.mark.parametrize(
     ("text", "code", "column"),
     [
+        ("convolve(x[0], 3)", "shape.convolve", 16),
+        ("convolve(x[0], x)", "shape.convolve", 16),
+        ("correlate(x, x[0], mode='odd')", "argument.choice", 25),
+        ("convolve(x[0, :4], x[0])", "shape.sliding_window", 1),
         ("sliding_window(x, 0)", "argument.range", 19),
         ("sliding_window(x, 51)", "shape.sliding_window", 1),
         ("sliding_window(x, 3, axis=4)", "shape.axis", 27),

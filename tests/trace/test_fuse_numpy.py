@@ -201,6 +201,7 @@ np.linalg.vector_norm(x, axis=1)
 (np.piecewise(x, [x < 0, x >= 1], [lambda v: -v, lambda v: v * 2]), np.piecewise(n, [n < 3], [lambda v: v / 2, 7]))
 (np.block([[x, y], [w, w]]), np.block([x[0], 1.5]), np.block([[np.ones((2, 2), np.float32), x[:2]], [np.zeros(2), w]]))
 (np.convolve(w, [1, 2, 3]), np.convolve(w, w[:2], 'same'), np.convolve(w[:3], x[0], 'valid'))
+(np.correlate(x[0], w[:2]), np.correlate(w[:2], x[0], 'full'), np.correlate(x[0], w[:3], 'same'))
 def np.fill_diagonal(x, 7); return x
 def c = y[y < 0]; y *= 2; return c.sum()
 def t[..., b[0]] = 1; t[0, b] = 2; t[:, b[:, 0], 1] = 3; t[1:, ~b] = 4.5; return t

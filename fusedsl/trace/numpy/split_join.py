@@ -103,6 +103,14 @@ def _convolve(recorder: Recorder, a: Any, v: Any, mode: str = "full") -> Any:
     return result
 
 
+def _correlate(recorder: Recorder, a: Any, v: Any, mode: str = "valid") -> Any:
+    """correlate: the convolution with the second vector reversed."""
+    if mode == "same" and len(v) > len(a):
+        help = "give the longer vector first, and reverse the result: np.correlate(v, a, 'same')[::-1]"
+        raise Unsupported("correlate(mode='same') whose first vector is shorter", "unsupported.function", help=help)
+    return _convolve(recorder, a, recorder.lifted(v)[::-1], mode)
+
+
 SPLIT_JOIN: dict[str, Callable[..., Any]] = {
     "piecewise": _piecewise,
     "block": _block,
@@ -110,5 +118,6 @@ SPLIT_JOIN: dict[str, Callable[..., Any]] = {
     "extract": _extract,
     "compress": _compress,
     "convolve": _convolve,
+    "correlate": _correlate,
     "sliding_window_view": _sliding_window_view,
 }

@@ -54,6 +54,7 @@ def _loaded() -> dict[str, Callable[..., Any]]:
     from . import (  # noqa: F401
         clamps,
         contractions,
+        convolutions,
         creation,
         interpolate,
         joins,

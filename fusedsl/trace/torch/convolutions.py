@@ -1,0 +1,43 @@
+"""torch.nn.functional.conv1d of each channel by itself, on tracers: one strided slice for each tap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import Unsupported
+from .functions import language, torch_function
+
+MOST_TAPS = 256
+
+
+@torch_function()
+def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """A depthwise convolution: groups is the number of channels."""
+    channels, taps = int(input.shape[-2]), int(weight.shape[-1])
+    if groups != channels or int(weight.shape[0]) != channels or not 0 < taps <= MOST_TAPS:
+        help = f"each channel by itself is there: groups is the number of channels, with up to {MOST_TAPS} taps"
+        raise Unsupported("conv1d that mixes channels is not supported", "unsupported.function",
+                          help=f"{help}; call the library outside, and fuse what surrounds it")  # fmt: skip
+    step, apart = _one(stride), _one(dilation)
+    reach = apart * (taps - 1)
+    before, after = _edges(padding, reach)
+    rest = [(0, 0)] * (input.ndim - 1)
+    wide = language("pad", input, (*rest, (before, after)), "constant", constant_values=0) if before + after else input
+    last = int(input.shape[-1]) + before + after - reach
+    products = [wide[..., k * apart : k * apart + last : step] * weight[:, 0, k, None] for k in range(taps)]
+    while len(products) > 1:
+        pairs = [x + y for x, y in zip(products[::2], products[1::2])]
+        products = pairs + products[2 * len(pairs) :]
+    return products[0] if bias is None else products[0] + bias[:, None]
+
+
+def _one(value: Any) -> int:
+    return int(value[0] if isinstance(value, (tuple, list)) else value)
+
+
+def _edges(padding: Any, reach: int) -> tuple[int, int]:
+    """Zeros before and behind."""
+    if padding == "same":
+        return reach // 2, reach - reach // 2
+    width = 0 if padding == "valid" else _one(padding)
+    return width, width
