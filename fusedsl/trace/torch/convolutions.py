@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import Unsupported
@@ -10,17 +11,29 @@ from .functions import language, torch_function
 MOST_TAPS = 256
 
 
+@dataclass(frozen=True)
+class Convolution:
+    """The options of a convolution, in torch's order."""
+
+    bias: Any = None
+    stride: Any = 1
+    padding: Any = 0
+    dilation: Any = 1
+    groups: int = 1
+
+
 @torch_function()
-def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+def conv1d(input, weight, *args, **kwargs):
     """A depthwise convolution: groups is the number of channels."""
+    given = Convolution(*args, **kwargs)
     channels, taps = int(input.shape[-2]), int(weight.shape[-1])
-    if groups != channels or int(weight.shape[0]) != channels or not 0 < taps <= MOST_TAPS:
+    if given.groups != channels or int(weight.shape[0]) != channels or not 0 < taps <= MOST_TAPS:
         help = f"each channel by itself is there: groups is the number of channels, with up to {MOST_TAPS} taps"
         raise Unsupported("conv1d that mixes channels is not supported", "unsupported.function",
                           help=f"{help}; call the library outside, and fuse what surrounds it")  # fmt: skip
-    step, apart = _one(stride), _one(dilation)
+    step, apart = _one(given.stride), _one(given.dilation)
     reach = apart * (taps - 1)
-    before, after = _edges(padding, reach)
+    before, after = _edges(given.padding, reach)
     rest = [(0, 0)] * (input.ndim - 1)
     wide = language("pad", input, (*rest, (before, after)), "constant", constant_values=0) if before + after else input
     last = int(input.shape[-1]) + before + after - reach
@@ -28,7 +41,7 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     while len(products) > 1:
         pairs = [x + y for x, y in zip(products[::2], products[1::2])]
         products = pairs + products[2 * len(pairs) :]
-    return products[0] if bias is None else products[0] + bias[:, None]
+    return products[0] if given.bias is None else products[0] + given.bias[:, None]
 
 
 def _one(value: Any) -> int:
