@@ -67,9 +67,13 @@ class KernelLimits:
                 self._limit_row(n)
             self._note(n)
             if self.nested[n] > MOST_NESTED:
+                self._cut_below(n, lambda m: int(m.op in WORKS), "kernels would be long chains of reductions")
+            if self.nested[n] > MOST_NESTED:
                 self._store_before(n, self.nested, "kernels would be long chains of reductions")
             if self.size[n] > self.longest:
-                self._cut_below(n)
+                self._cut_below(n, cost, "kernels would take long to compile")
+            if self.size[n] > self.longest:
+                self._store_before(n, self.size, "kernels would take long to compile")
         return self.stored
 
     def _of(self, values: dict[Node, int], n: Node) -> int:
@@ -186,18 +190,15 @@ class KernelLimits:
         columns = extents.alone[1 - operands.index(x)]
         return self.fits(expression("-", product(extents.summed), product(columns)), 0)
 
-    def _cut_below(self, n: Node) -> None:
-        """Store what the later half of a node's elements needs of the earlier one."""
+    def _cut_below(self, n: Node, weight: Callable[[Node], int], reason: str) -> None:
+        """Store what the later half of a chain that ends in a node needs of the earlier one."""
         first = min(self.index[m] for m in self.inside[n] if m.args)
         below = self.order[first : self.index[n] + 1]
-        arrays = narrowest_cut(below, self.inside[n], self.index, self.last)
-        for m in arrays:
-            self.stored.setdefault(m, "kernels would take long to compile")
+        for m in narrowest_cut(below, self.inside[n], self.index, self.last, weight):
+            self.stored.setdefault(m, reason)
             self.cuts.setdefault(m, self.index[n])
         for m in below:
             self._note(m)
-        if self.size[n] > self.longest:
-            self._store_before(n, self.size, "kernels would take long to compile")
 
     def _store_before(self, n: Node, values: dict[Node, int], reason: str) -> None:
         """Store the operand that makes a node exceed a limit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ..ir.graph import Node
 from ..ir.ops import LEAVES
@@ -15,22 +15,26 @@ def last_readers(order: Sequence[Node]) -> dict[Node, int]:
 
 
 def narrowest_cut(
-    order: Sequence[Node], chain: Collection[Node], index: Mapping[Node, int], last: Mapping[Node, int]
+    order: Sequence[Node],
+    chain: Collection[Node],
+    index: Mapping[Node, int],
+    last: Mapping[Node, int],
+    weight: Callable[[Node], int] = cost,
 ) -> list[Node]:
     """The arrays that later nodes read of earlier ones, where these are fewest.
 
     `order` are the nodes of a program from the first to the last of a chain, `index` the places of nodes, `last` those
-    of their last readers. At least half of the chain's instructions are before the cut, its last node behind: the
+    of their last readers. At least half of the chain's weight is before the cut, its last node behind: the
     latest such cut of the fewest arrays, so that kernels are few. What else is computed from the chain counts, so that
     no other kernel computes the chain again.
     """
-    total, below = sum(map(cost, chain)), 0
+    total, below = sum(map(weight, chain)), 0
     best: list[Node] = []
     live: list[Node] = []
     of_chain: set[Node] = set()
     for n in order[:-1]:
         if n in chain:
-            below += cost(n)
+            below += weight(n)
         if n.op not in LEAVES and (n in chain or not of_chain.isdisjoint(n.args)):
             of_chain.add(n)
         live = [m for m in live if last[m] > index[n]]

@@ -62,6 +62,12 @@ def test_long_recurrences_of_several_arrays_are_few_kernels(steps, kernels):
     assert len(told.kernels) <= kernels, told
 
 
+def test_long_recurrences_of_means_are_few_kernels():
+    step = "x = x * 0.7 + mean(y, -1, keepdims=True) * 0.1; y = y * 0.9 - x * 0.01; "
+    told = fd.kernel(step * 40 + "x + y").explain(x=np.ones((4, 8)), y=np.ones((4, 8)), compile=False)
+    assert len(told.kernels) <= 4, told
+
+
 @pytest.mark.parametrize("count", (20, 100))
 @pytest.mark.parametrize(
     "step", ("y = softmax(y)", "y = y - mean(y, 0)", "y = sin(y) + x", "y = y @ y", "y = y[i] + y")
