@@ -290,8 +290,14 @@ CONTRACTIONS = [
     ("vecdot(x, y)", "sum(x * y, axis=-1)"), ("vecdot(x, y, axis=1)", "sum(x * y, axis=1)"),
 ]  # fmt: skip
 
+DERIVATIVES = [
+    ("stop_gradient(x)", "x"), ("grad(sum(x * x * y), x)", "2 * x * y"), ("grad(sum(x * y), x, y)[1]", "x"),
+    ("grad(sum(stop_gradient(x) * x), x)", "x"), ("vjp(x * y, z, x)", "z * y"), ("vjp((x, x * y), (y, z), x)", "y + z * y"),
+    ("jvp(x * y, x, z)", "z * y"), ("jvp(x * y, (x, y), (z, x))", "z * y + x * x"),
+]  # fmt: skip
+
 GROUPS = {
     "operators": OPERATORS, "elementwise": ELEMENTWISE, "casts": CASTS, "reductions": REDUCTIONS, "rows": ROWS,
     "shapes": SHAPES, "gathers": GATHERS, "activations": ACTIVATIONS, "quantised": QUANTISED,
-    "contractions": CONTRACTIONS,
+    "contractions": CONTRACTIONS, "derivatives": DERIVATIVES,
 }  # fmt: skip

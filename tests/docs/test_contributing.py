@@ -45,7 +45,8 @@ def test_there_are_three_changes():
 def test_a_first_change(title, tmp_path):
     diff, check = CHANGES[title]
     shutil.copytree(Path(fusedsl.__file__).parent, tmp_path / "fusedsl", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "tests" / "smoke", tmp_path / "tests" / "smoke")
+    for folder in ("tests", "benchmarks"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "*.json"))
     apply(diff, tmp_path)
     run(tmp_path, "-c", check)
     run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "tests/smoke")

@@ -38,6 +38,7 @@ PRIMITIVES = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
 }
 PRIMITIVES["as_float"] = lambda x, other=False: np.asarray(x).astype(np.hypot(x, other).dtype)
+PRIMITIVES["stop_gradient"] = lambda x: x
 PRIMITIVES |= {"summand": lambda x: x if np.asarray(x).itemsize < 8 else np.asarray(x) * 1.0}
 PRIMITIVES |= {"maximum": maximum, "astype": lambda x, dtype: np.asarray(x).astype(dtype)}
 BINARY = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "&": "and_", "|": "or_", "**": "pow"}
