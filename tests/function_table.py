@@ -293,7 +293,8 @@ CONTRACTIONS = [
 DERIVATIVES = [
     ("stop_gradient(x)", "x"), ("grad(sum(x * x * y), x)", "2 * x * y"), ("grad(sum(x * y), x, y)[1]", "x"),
     ("grad(sum(stop_gradient(x) * x), x)", "x"), ("vjp(x * y, z, x)", "z * y"),
-    ("vjp((x, x * y), (y, z), x)", "y + z * y"), ("jvp(x * y, x, z)", "z * y"), ("jvp(x * y, (x, y), (z, x))", "z * y + x * x"),
+    ("vjp((x, x * y), (y, z), x)", "y + z * y"), ("jvp(x * y, x, z)", "z * y"),
+    ("jvp(x * y, (x, y), (z, x))", "z * y + x * x"),
 ]  # fmt: skip
 
 GROUPS = {
