@@ -14,7 +14,7 @@ from ...kernel_ir.phase import Body, Reduction, Value
 from . import common_arguments, loop_splitting, reduce, scan
 from .roles import ScratchArray, ValueRoles
 from .rows import allocate, extents, free
-from .schedule import MIN_STRIP, STRIP_MULTIPLE
+from .schedule import MIN_STRIP, strip_multiple
 from .source_text import address, decode, header, indented, load_line, parameters, store_line, times
 from .statements import renamed, target_of
 
@@ -37,6 +37,7 @@ class StripEmitter:
         self.kernel, self.roles = kernel, ValueRoles(kernel)
         self.steps = stride_kinds
         self.axis = kernel.row_axes - 1  # the axis of the strip
+        self.multiple = strip_multiple(kernel)
         self.lane_indices = {q.value.name for q in self.roles.row_positions if q.axis == self.axis}
         self.uniform = {load.value.name for load in self.roles.row_loads if self.step(load.operand) == "0"}
         self.uniform |= {q.value.name for q in self.roles.row_positions} - self.lane_indices
@@ -46,7 +47,7 @@ class StripEmitter:
         body = self.start()
         for p in range(len(kernel.phases)):
             body += ["", f"# phase {p}", *self.columns(p), *self.row_part(p)]
-        body.append(f"unit = unit + (width + {STRIP_MULTIPLE - 1}) // {STRIP_MULTIPLE}")
+        body.append(f"unit = unit + (width + {self.multiple - 1}) // {self.multiple}")
         lines = [*parameters(kernel), *extents(kernel), *self.sizes(), *allocate(arrays), "unit = begin"]
         lines += ["while unit < end:", *indented(body), *free(arrays)]
         return "\n".join(
@@ -56,8 +57,8 @@ class StripEmitter:
     def sizes(self) -> list[str]:
         """Define the maximum width of a strip, the number of strips of minimum width, and the levels of the tree."""
         lines = [
-            f"granules = (n{self.axis} + {STRIP_MULTIPLE - 1}) // {STRIP_MULTIPLE}",
-            f"widest = smaller({self.max_width()}, smaller(granules, end - begin) * {STRIP_MULTIPLE})",
+            f"granules = (n{self.axis} + {self.multiple - 1}) // {self.multiple}",
+            f"widest = smaller({self.max_width()}, smaller(granules, end - begin) * {self.multiple})",
             f"blocks = (columns + {BLOCK - 1}) // {BLOCK}",
         ]
         if any(phase.folds or phase.scans for phase in self.kernel.phases):
@@ -72,8 +73,8 @@ class StripEmitter:
         size = max(sum(v.dtype.itemsize for use in some for v in use.accumulators) for some in uses)
         if self.kernel.is_pairwise:  # every column reads the rows again
             rows = sum(v.dtype.itemsize for v in self.row_arrays(0))
-            return max(STRIP_MULTIPLE, PAIR_BYTES // (size + rows) // STRIP_MULTIPLE * STRIP_MULTIPLE)
-        return max(MIN_STRIP, STATE_BYTES // max(size, 1) // STRIP_MULTIPLE * STRIP_MULTIPLE)
+            return max(self.multiple, PAIR_BYTES // (size + rows) // self.multiple * self.multiple)
+        return max(MIN_STRIP, STATE_BYTES // max(size, 1) // self.multiple * self.multiple)
 
     def arrays(self) -> list[ScratchArray]:
         """Scratch of a strip: row values, states, trees, per-element values."""
@@ -98,8 +99,8 @@ class StripEmitter:
         names = {a: f"i{a}" for a in range(axis)}
         lines = [
             "outer = unit // granules",
-            f"first = (unit - outer * granules) * {STRIP_MULTIPLE}",
-            f"width = smaller(smaller(widest, (end - unit) * {STRIP_MULTIPLE}), n{axis} - first)",
+            f"first = (unit - outer * granules) * {self.multiple}",
+            f"width = smaller(smaller(widest, (end - unit) * {self.multiple}), n{axis} - first)",
         ]
         lines += decode("outer", range(axis), names) if names else []
         lines += [address(kernel, k, f"r{k}", f"p{k}", {**names, axis: "first"}) for k in range(len(kernel.operands))]

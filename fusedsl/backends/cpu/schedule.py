@@ -25,6 +25,7 @@ MATMUL_BLOCK = (192, 512, 256)  # (rows, columns) of a block of a matmul, and th
 THREAD_SECONDS = 5e-5  # seconds of work that are worth a thread
 ATTENTION_ROWS = 64  # query rows of an attention tile
 STRIP_MULTIPLE = 64  # rows; the width of a strip is a multiple of it
+PAIR_MULTIPLE = 16  # … of one that meets all columns of pairs: a piece is to end soon
 MIN_STRIP = 256  # rows of a strip with per-element scratch values
 MOST_SCATTER_UNITS = 16  # a scatter's units, each of which reads all places
 STRIPS_PER_THREAD = 2  # strips of a thread at most: wide strips read memory best
@@ -186,6 +187,11 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
     return CpuLaunch((CpuStage("kernel", count, grain),), unit_seconds=time / max(1, count))
 
 
+def strip_multiple(kernel: KernelIR) -> int:
+    """Rows that the width of a strip is a multiple of: the unit of work of its kernel."""
+    return PAIR_MULTIPLE if kernel.is_pairwise else STRIP_MULTIPLE
+
+
 def _units(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> int:
     """The number of units of work of one stage: rows, or blocks of rows and columns."""
     if isinstance(kernel, AttentionKernel):
@@ -205,7 +211,7 @@ def _units(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> int:
         loop = kernel.axes - len(ShortRows.read(schedule.partition(":")[2]).counts) - 1
         return prod(extents[:loop]) * -(-extents[loop] // CHUNK)
     if schedule.startswith("strips"):
-        return prod(extents[: kernel.row_axes - 1]) * -(-extents[kernel.row_axes - 1] // STRIP_MULTIPLE)
+        return prod(extents[: kernel.row_axes - 1]) * -(-extents[kernel.row_axes - 1] // strip_multiple(kernel))
     return prod(extents[: kernel.row_axes])
 
 
