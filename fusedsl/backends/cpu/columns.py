@@ -20,7 +20,7 @@ from .statements import renamed, target_of
 
 BLOCK = 64  # columns that are merged serially
 STATE_BYTES = 1 << 14  # bytes at most of the states of a strip: a third of a current L1 cache
-PAIR_BYTES = 1 << 15  # bytes at most of a strip's states and of the rows of pairs beside them
+PAIR_BYTES = 1 << 15  # bytes at most of the states and the rows of a strip of pairs: a current L1 cache
 UNROLLED_COLUMNS = 8  # columns that are merged into a state in registers
 MAX_UNROLLED_LINES = 8  # lines at most of an element body that is unrolled
 

@@ -15,7 +15,7 @@ SHARED = 36 << 10  # bytes of states that a block's threads exchange
 WIDTHS = (8, 4, 2, 1)  # rows of a thread
 MOST_REGISTERS = 232  # of a thread: two blocks an SM, whose rows are work enough for each other's loads
 BASE = 24  # registers beside rows, columns and states: addresses, counters
-TEMPORARIES = 3  # … of each row while a pair is computed
+TEMPORARIES = 3  # registers of each row while a pair is computed
 LEAST_TURNS = 8  # of the loop of a block that shares a strip: the last one merges what each of them leaves
 ELEMENTS = 16  # pairs of a thread in an iteration, at most
 
