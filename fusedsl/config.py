@@ -49,12 +49,12 @@ class Options:
     "store" rounds narrow floats once, "op" after each operation. matmul: "exact", "tf32" if products may be rounded
     so, "3xtf32" if they may be as far off as twice float32's own bound, or "library" if the arrays' own library
     computes every product that it can. autotune: try schedules on first use. device: the device on which NumPy arrays
-    are computed. deterministic: True, or "batch" for bits that do not depend on other rows. verify: compare with the
-    reference interpreter. fallback: interpret what no kernel can do yet. dynamic: on CUDA, False compiles for each
-    class of lengths, True for lengths in general, None specialises for the first ones (runtime/specialize.py).
-    fp_contract: a product that a sum reads may enter it unrounded, as a multiply-add. bounds: the value of an element
-    whose index is out of range: "zero" (0, NaN of floats), or on the CPU "raise". limits: a Limits, or a mapping of
-    the ones to change.
+    are computed. deterministic: True, "batch" for bits that do not depend on other rows, or False if scatters on CUDA
+    may add floats in any order. verify: compare with the reference interpreter. fallback: interpret what no kernel can
+    do yet. dynamic: on CUDA, False compiles for each class of lengths, True for lengths in general, None specialises
+    for the first ones (runtime/specialize.py). fp_contract: a product that a sum reads may enter it unrounded, as a
+    multiply-add. bounds: the value of an element whose index is out of range: "zero" (0, NaN of floats), or on the CPU
+    "raise". limits: a Limits, or a mapping of the ones to change.
     """
 
     fastmath: bool = False
@@ -113,7 +113,7 @@ class OptionChanges(TypedDict, total=False):
     matmul: Literal["exact", "tf32", "3xtf32", "library"]
     autotune: bool
     device: str | None
-    deterministic: Literal[True, "batch"]
+    deterministic: Literal[True, False, "batch"]
     fp_contract: bool
     bounds: Literal["zero", "raise"]
     verify: bool
@@ -144,7 +144,7 @@ _ACCEPTED = {
         lambda v: v is None or (isinstance(v, str) and bool(_DEVICE.fullmatch(v))),
         'None, "cpu", "cuda" or "cuda:1"',
     ),
-    "deterministic": (_one_of(True, "batch"), 'True or "batch"'),
+    "deterministic": (_one_of(True, False, "batch"), 'True, False or "batch"'),
     "verify": _FLAG,
     "fallback": _FLAG,
     "dynamic": (lambda v: v is None or _flag(v), "None, True or False"),

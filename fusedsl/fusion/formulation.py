@@ -44,6 +44,7 @@ class Formulation:
     products: ProductMode = ProductMode.FUSED
     budget: int | None = None  # registers of a kernel's values; None: as few kernels as possible
     steady: bool = False  # batch-invariant: one row is partitioned as many rows are
+    unordered: bool = False  # on CUDA, scattered floats are added in any order
 
 
 ON_CPU, ON_CUDA = Formulation(), Formulation(attention=AttentionMode.RUNNING_MAX)  # the first that is tried

@@ -56,7 +56,8 @@ def unfused_arrays(results: Sequence[Node], fits: Fits) -> list[StoredArray]:
     limited = KernelLimits(results, fits, ON_CUDA).find()
     order = list(walk(results))
     users = users_of(order)
-    wanted = [n for n in order if n.op not in FREE and n.op not in LEAVES and n not in results and n.type.shape]
+    wanted = [n for n in order if n.op not in FREE and n.op not in LEAVES and n.type.shape]
+    wanted = [n for n in wanted if n not in results or n.op == "scatter"]
     reason = "the unfused run is faster, by the time model"
     chosen = [n for n in wanted if n.op in WORKS or len(users[n]) > 1 or n in limited]
     return [StoredArray(n, limited.get(n, reason), is_product(n)) for n in chosen]

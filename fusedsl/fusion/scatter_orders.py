@@ -16,11 +16,12 @@ from ..ir.graph import Graph, Node, node, rebuild_graph
 from ..ir.types import FLOAT32, FLOAT64, INT32, INT64
 
 SUM_BITS = 62  # of the integers that are added
+UNBOUNDED = -(1 << 16)  # the exponent of a place with an infinity or a NaN
 HALVES = 1 << 32  # what an infinity below counts in the sum of a place with infinities
 
 
-def order_scatters(graph: Graph, extents: Mapping[Symbol, int]) -> Graph:
-    """The graph with scatters that atomics compute."""
+def order_scatters(graph: Graph, extents: Mapping[Symbol, int], unordered: bool = False) -> Graph:
+    """The graph with scatters that atomics compute; `unordered` ones add floats as they come."""
     if not any(n.op == "scatter" for n in graph.nodes()):
         return graph
     b = GraphBuilder(graph.parameters, extents)
@@ -34,7 +35,7 @@ def order_scatters(graph: Graph, extents: Mapping[Symbol, int]) -> Graph:
         match fold:
             case "last":
                 return _last(b, base, places, values, mode)
-            case "sum" if n.type.dtype.kind == "f":
+            case "sum" if n.type.dtype.kind == "f" and not unordered:
                 return _sum(b, base, places, values, mode)
             case "max" if n.type.dtype.kind == "f":
                 return _largest(b, base, places, values, mode)
@@ -80,10 +81,11 @@ def _sum(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str) -> 
     size = b.convert(size, FLOAT64)
     largest = op("floor", op("log2", size))
     bits = op("ceil", op("log2", op("maximum", b.convert(b.extent(count), FLOAT64), b.literal(1.0))))
-    finite = op("logical_and", op("greater", size, b.literal(0.0)), op("isfinite", size))
     shift = op("subtract", op("subtract", b.literal(float(SUM_BITS - 3)), largest), bits)
-    shift = b.cast(op("where", finite, shift, b.literal(0.0)), INT32)
-    own_shift, own_finite = (_read(b, x, places, base) for x in (shift, op("isfinite", size)))
+    shift = op("where", op("greater", size, b.literal(0.0)), shift, b.literal(0.0))
+    shift = b.cast(op("where", op("isfinite", size), shift, b.literal(float(UNBOUNDED))), INT32)
+    own_shift = _read(b, shift, places, base)
+    own_finite = op("not_equal", own_shift, b.literal(UNBOUNDED))
     scaled = op("ldexp", wide, own_shift)
     whole = op("rint", scaled)
     high = b.cast(whole, INT64)

@@ -95,6 +95,12 @@ class KernelPlan:
         return any(p.scatters for p in self.resident)
 
     @property
+    def adds_floats(self) -> bool:
+        """Whether the kernel adds floats at computed places."""
+        found = (s for p in self.resident for s in p.scatters)
+        return any(s.fold == "sum" and self.arrays[s.operand].dtype.kind == "f" for s in found)
+
+    @property
     def is_elementwise(self) -> bool:
         return self.attention is None and not any(p.folds or p.scans or p.sort for p in self.resident)
 

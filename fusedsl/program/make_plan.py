@@ -66,7 +66,12 @@ def make_plan(
     way: Formulation,
 ) -> Plan:
     """The plan of a signature, from a program or trace; without a register budget it is that of all programs."""
-    way = replace(way, budget=way.budget or call_steps.REGISTER_BUDGET, steady=options.steady)
+    way = replace(
+        way,
+        budget=way.budget or call_steps.REGISTER_BUDGET,
+        steady=options.steady,
+        unordered=options.deterministic is False,
+    )
     graph, graph_guards = make_graph(source, parameters, extents, options)
     guards = dict(graph_guards)
     header, fits = source.header(), fits_in(extents, guards)
@@ -222,7 +227,8 @@ def fusion_decisions(
 ) -> tuple[Decision, ...]:
     """The fusion decisions of a plan with their reasons, priced for a card (None: without prices)."""
     steady = any(kernel.batch_invariant for kernel in plan.kernels)
-    way = replace(plan.formulation, budget=plan.budget or None, steady=steady)
+    unordered = any(kernel.adds_floats for kernel in plan.kernels)
+    way = replace(plan.formulation, budget=plan.budget or None, steady=steady, unordered=unordered)
     cut = partition_graph(rewrite(graph), extents, {}, way, hardware)
     _, _, cut = build_kernels(cut, (), plan.parameters, fits_in(extents, {}))
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]

@@ -43,7 +43,9 @@ def pass_outputs(call: ResolvedCall) -> tuple[PassOutput, ...]:
         rounded = (line for line in show(contracted).splitlines() if line.endswith(f", {ROUNDED}"))
         outputs.append(PassOutput("contraction", "products that are rounded before they are added", "\n".join(rounded)))
     stages = _Stages(call.plans.names)
-    way = replace(call.plan.formulation, budget=call.plan.budget or None, steady=call.plans.options.steady)
+    options = call.plans.options
+    way = replace(call.plan.formulation, budget=call.plan.budget or None, steady=options.steady)
+    way = replace(way, unordered=options.deterministic is False)
     cut = partition_graph(rewritten, call.extents, {}, way, call.target.hardware, check=stages)
     # partitioning compares several plans: those segments count that this one is made of
     for k, lines in enumerate(stages.programs[-stages.last :]):

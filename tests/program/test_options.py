@@ -69,7 +69,7 @@ def test_a_block_is_seen_by_its_own_thread_and_task_only():
         ({"matmul": "fp32"}, '"exact", "tf32", "3xtf32" or "library"'),
         ({"device": "gpu"}, '"cuda:1"'),
         ({"device": "cuda:x"}, '"cuda:1"'),
-        ({"deterministic": False}, 'True or "batch"'),
+        ({"deterministic": None}, 'True, False or "batch"'),
         ({"limits": 3}, "a mapping of text, nesting"),
         ({"limits": {"txt": 3}}, "did you mean text?"),
         ({"limits": {"text": 0}}, "positive integer"),
