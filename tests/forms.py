@@ -203,7 +203,13 @@ FORMS: dict[str, tuple[int, list[str]]] = {
     ),
     "random numbers": (
         2,
-        ["uniform({small}, {x})", "normal({small}, {x}, stream={small})", "uniform({small}, shape({x1}))"],
+        [
+            "uniform({small}, {x})",
+            "randint({small}, shape({x1}), -3, 9) + {x1}",
+            "permutation({small}, 7)",
+            "normal({small}, {x}, stream={small})",
+            "uniform({small}, shape({x1}))",
+        ],
     ),
     "quantised numbers": (
         3,

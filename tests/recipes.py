@@ -99,4 +99,4 @@ OTHER = {
 }  # fmt: skip
 
 # Of random numbers, which are others than the library's.
-RANDOM_NAMES = ("dropout", "rand", "rand_like", "random", "randn", "randn_like", "randint", "bernoulli")
+RANDOM_NAMES = ("dropout", "rand", "rand_like", "random", "randn", "randn_like", "bernoulli")

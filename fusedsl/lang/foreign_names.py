@@ -151,7 +151,6 @@ EQUIVALENTS = {
     "random": "uniform(seed, shape)",
     "randn": "normal(seed, shape)",
     "randn_like": "normal(seed, x)",
-    "randint": "int64(floor(uniform(seed, shape) * n))",
     "bernoulli": "uniform(seed, x) < p",
     # planned functions, with a replacement until then
     "searchsorted": "sum(edges < x[..., None], axis=-1)",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ArgumentError, DTypeError, FusedslError
-from ..ir import shapes
+from ..ir import row_ops, shapes
 from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, value_of
-from ..ir.types import FLOAT32, FLOAT64, UINT32, UINT64, DType
+from ..ir.types import FLOAT32, FLOAT64, INT64, UINT32, UINT64, DType
 from .functions import function
 from .parameter_kinds import KINDS, dim_of, not_constant, show_value
 
@@ -92,3 +92,30 @@ def _to_unit_interval(b: GraphBuilder, bits: Node, kind: DType) -> Node:
     word = bits if kind is FLOAT64 else b.cast(bits, UINT32)
     mantissa = b.elementwise("right_shift", word, b.literal(word.type.dtype.bits - BITS[kind]))
     return b.elementwise("multiply", b.convert(mantissa, kind), b.literal(2.0 ** -BITS[kind]))
+
+
+@function(shape="shape", low="array", high="array", stream="array")
+def randint(b: GraphBuilder, seed: Node, shape: tuple[Dim, ...], low: Node, high: Node, *, stream: Node | int = 0):
+    """Random int64 from low to high - 1, which span up to 2^32 numbers.
+
+    The upper half of 64 random bits times the span (Lemire 2019): no number is more likely by 2^-32
+    of its probability than another.
+    """
+    for operand, bound in ((2, low), (3, high)):
+        if bound.type.shape or bound.type.dtype.kind not in "iu":
+            message = f"low and high are integers, not {b.describe(bound.type)}"
+            raise fail(DTypeError(message, "argument.range", help="e.g. randint(7, (3,), 0, 10)"), operand)
+    low, high = b.convert(low, INT64), b.convert(high, INT64)
+    span = b.cast(b.elementwise("subtract", high, low), UINT64)
+    bits = _random_bits(b, "philox_pair", seed, stream, shape)
+    half = b.literal(32)
+    upper = b.elementwise("multiply", b.elementwise("right_shift", bits, half), span)
+    lower = b.elementwise("multiply", b.elementwise("bitwise_and", bits, b.literal((1 << 32) - 1)), span)
+    carried = b.elementwise("add", upper, b.elementwise("right_shift", lower, half))
+    return b.elementwise("add", b.cast(b.elementwise("right_shift", carried, half), INT64), low)
+
+
+@function(n="extent", stream="array")
+def permutation(b: GraphBuilder, seed: Node, n: Dim, *, stream: Node | int = 0):
+    """The numbers 0 to n - 1 in random order: the order of 64 random bits each, of which two are hardly ever equal."""
+    return row_ops.sort_nodes(b, _random_bits(b, "philox_pair", seed, stream, (n,)), False)[1]

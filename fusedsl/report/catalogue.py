@@ -35,7 +35,7 @@ FAMILIES = {
         "tile pad outer diagonal size shape iota arange zeros ones full eye linspace one_hot"
     ),
     "Products": "matmul dot inner vdot vecdot tensordot einsum attention",
-    "Gathers and random numbers": "take take_along_axis uniform normal",
+    "Gathers and random numbers": "take take_along_axis uniform normal randint permutation",
     "Derivatives": "grad vjp jvp stop_gradient",
     "Scatters, segments and counts": (
         "scatter scatter_add scatter_max scatter_min segment_sum segment_mean segment_max segment_min segment_softmax "
@@ -91,7 +91,8 @@ EXAMPLES = {
     "vecdot": "vecdot(x, v)", "tensordot": "tensordot(x, v, axes=1)", "einsum": 'einsum("ij,kj->ik", x, x)',
     "attention": "attention(x[None, None], x[None, None], x[None, None], mask='j <= i')[0, 0]",
     "take": "take(v, j)", "take_along_axis": "take_along_axis(x, argsort(x), axis=-1)",
-    "uniform": "uniform(7, (3,))", "normal": "normal(7, x)", "quantize": "quantize(v, 0.1)",
+    "uniform": "uniform(7, (3,))", "normal": "normal(7, x)", "randint": "randint(7, (3,), 0, 10)",
+    "permutation": "permutation(7, 5)", "quantize": "quantize(v, 0.1)",
     "dequantize": "dequantize(i, 0.1, zero=2)", "unpack": "unpack(uint8(i), bits=4)", "as_float": "as_float(i)",
     "logit": "logit(p - 0.1)", "ndtr": "ndtr(v)", "nanvar": "nanvar(sqrt(x), axis=-1)",
     "nanstd": "nanstd(sqrt(x), axis=-1)", "nanmax": "nanmax(sqrt(x), axis=-1)", "nanmin": "nanmin(sqrt(x), axis=-1)",
@@ -139,6 +140,7 @@ ELSEWHERE = {
     "sliding_window": "numpy.lib.stride_tricks.sliding_window_view", "bfloat16": "ml_dtypes.bfloat16",
     "sigmoid": "scipy.special.expit",
     "float8_e4m3fn": "ml_dtypes.float8_e4m3fn", "float8_e5m2": "ml_dtypes.float8_e5m2",
-    **dict.fromkeys(_names("linear_scan uniform normal quantize dequantize unpack as_float given summand"), ""),
+    **dict.fromkeys(_names("linear_scan uniform normal randint permutation quantize dequantize unpack"), ""),
+    **dict.fromkeys(_names("as_float given summand"), ""),
     "grad": "torch.autograd.grad", "vjp": "torch.func.vjp", "jvp": "torch.func.jvp", "stop_gradient": "torch.detach",
 }  # fmt: skip

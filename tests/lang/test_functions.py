@@ -86,7 +86,17 @@ def test_keywords_that_add_work_on_the_cpu():
 def test_the_table_covers_every_function():
     texts = " ".join(case if isinstance(case, str) else case[0] for group in GROUPS.values() for case in group)
     names = functions.known_names() | prelude.names()
-    others = {"uniform", "normal", "as_float", "given", "summand", "float8_e4m3fn", "float8_e5m2"}
+    others = {
+        "uniform",
+        "normal",
+        "randint",
+        "permutation",
+        "as_float",
+        "given",
+        "summand",
+        "float8_e4m3fn",
+        "float8_e5m2",
+    }
     assert {name for name in names if f"{name}(" not in texts} <= others
 
 

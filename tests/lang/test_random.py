@@ -115,3 +115,21 @@ def test_faults_are_placed(text, error, column):
     with pytest.raises(error) as caught:
         evaluate(text, x=X, s=2.5)
     assert caught.value.column == column
+
+
+def test_integers_are_even_within_their_bounds_and_equal_on_the_interpreter():
+    found = fd.evaluate("randint(5, (1000, 64), -3, 7)")
+    assert found.dtype == np.int64 and (found.min(), found.max()) == (-3, 6)
+    counts = np.bincount(found.ravel() + 3)
+    assert np.abs(counts - 6400).max() < 5 * np.sqrt(6400)
+    np.testing.assert_array_equal(found, evaluate("randint(5, (1000, 64), -3, 7)"))
+    assert (found != fd.evaluate("randint(5, (1000, 64), -3, 7, stream=1)")).mean() > 0.8
+    with pytest.raises(fd.DTypeError):
+        fd.evaluate("randint(5, (3,), 0, 1.5)")
+
+
+def test_a_permutation_has_every_number_once():
+    found = fd.evaluate("permutation(5, 1000)")
+    np.testing.assert_array_equal(np.sort(found), np.arange(1000))
+    assert (found == np.arange(1000)).sum() < 10
+    np.testing.assert_array_equal(found, evaluate("permutation(5, 1000)"))
