@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .caller_scope import bind_arguments
 from .config import Options, current, options
 from .errors import ArgumentError, FusedslError, fold, public_api, trimmed
-from .inspection import FALSE, NONE, SM90, TRUE, told_apart
+from .inspection import FALSE, NONE, SM90, TRUE, check_save_keywords, told_apart
 from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
@@ -330,6 +330,7 @@ class Kernel:
         text, params, constants = self._definition
         called = {"text": text, "params": params, "constants": dict(constants or {})}
         named, options = told_apart(named, self.params[len(args) :], {"cc": cc})
+        check_save_keywords(named, self.params)
         save(path, called, self._program, self._bind(args, named), **options)
 
     @public_api

@@ -13,7 +13,7 @@ from . import metric_counts
 from .arguments import Arguments, Describe, InsideTrace, Untraceable, keyword_names, positional_names
 from .config import Options, current
 from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, public_api, trimmed
-from .inspection import FALSE, NONE, SM90, TRUE, told_apart
+from .inspection import FALSE, NONE, SM90, TRUE, check_save_keywords, told_apart
 from .interop.cloudpickle import cloud_pickles, found_by_name
 from .profiler_ranges import profiled_calls
 from .program import Program
@@ -315,6 +315,7 @@ class Fused(Generic[P, R]):
         from .aot.function import Retraced, function_to_json
         from .aot.save import save
 
+        check_save_keywords(keywords, self._keywords)
         call, options = self._told_apart(args, keywords, {"cc": cc})
         traced = self._trace(call).traced
         source = Retraced(self.function, call, traced, source_of(self.function), self.options)

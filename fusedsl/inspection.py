@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from .errors import ArgumentError
+
 
 class _Default:
     """The default of an option in a signature: told from the same value that a caller gives."""
@@ -32,3 +34,10 @@ def told_apart(
     given = {name: value for name, value in options.items() if not isinstance(value, _Default)}
     arguments = {name: value for name, value in given.items() if name in free}
     return {**named, **arguments}, {name: value for name, value in given.items() if name not in free}
+
+
+def check_save_keywords(named: Mapping[str, Any], parameters: Collection[str]) -> None:
+    """ArgumentError for `device=`, which `save` does not take: its targets are `cc`."""
+    if "device" in named and "device" not in parameters:
+        help = 'write cc="cpu" for this kind of CPU, cc=90 for a GPU of that compute capability, or a list of them'
+        raise ArgumentError("save takes no device", "argument.unused", help=help)

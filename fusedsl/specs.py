@@ -34,6 +34,8 @@ def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[i
     extents = _integers(shape, "shape", least=0)
     name = str(getattr(dtype, "name", None) or getattr(dtype, "__name__", dtype)).removeprefix("torch.")
     if name not in DTYPES:
+        name = _name_in_numpy(dtype, name)
+    if name not in DTYPES:
         near = suggest(name, DTYPES)
         hint = f"did you mean {near}?" if near else f"use one of {', '.join(DTYPES)}"
         raise ArgumentError(f"there is no dtype {name!r}", "argument.dtype", help=hint)
@@ -44,6 +46,16 @@ def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[i
         message = f"{len(steps)} strides for {len(extents)} axes"
         raise ArgumentError(message, "argument.strides", help="one for each axis, in elements")
     return Spec(extents, DTYPES[name], steps)
+
+
+def _name_in_numpy(dtype: Any, name: str) -> str:
+    """The full name of one of NumPy's dtypes, as of "f4" or float; else the name that is given."""
+    import numpy as np
+
+    try:
+        return np.dtype(dtype).name
+    except TypeError:
+        return name
 
 
 _addresses = count(1 << 48, 1 << 40)  # made up: no two specs alias

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..atomic_files import named_file, write_whole
 from ..backends.cpu.elf import link
 from ..backends.cpu.processor import BASELINES, Processor, host, native, obstacle
-from ..errors import Unsupported
+from ..errors import ArgumentError, Unsupported
 from ..kernel_ir.plan import graph_to_json, plan_to_json
 from ..program import Program
 from ..program.resolve_call import ResolvedCall
@@ -35,7 +35,7 @@ class TargetContents(NamedTuple):
     processor: Processor | None = None
 
 
-def save(path: Any, called: Mapping[str, Any], program: Program, values: Sequence[Any], cc: Any) -> None:
+def save(path: Any, called: Mapping[str, Any], program: Program, values: Sequence[Any], cc: Any = (90,)) -> None:
     """Write the kernels of calls with these arguments (or specs) for each target: capabilities, "cpu", "cpu-native".
 
     `called` is the JSON of what is called: a program, or a function with the structure of its arguments and results.
@@ -75,7 +75,11 @@ def _packed(called: Mapping[str, Any], program: Program, shares: Sequence[Target
 def _target(cc: Any) -> Processor | tuple[int, int]:
     """A compilation target: ArgumentError for an invalid one, Unsupported if this machine cannot compile for it."""
     if not (isinstance(cc, str) and cc in (CPU, NATIVE)):
-        return parse_cc(cc)
+        try:
+            return parse_cc(cc)
+        except ArgumentError as fault:
+            help = 'targets are compute capabilities, as 80, 90 or 100, "cpu" and "cpu-native"'
+            raise ArgumentError(fault.message, fault.code, help=help) from None
     if sys.platform != "linux" or host().architecture not in BASELINES:
         raise Unsupported(
             f"kernels for the CPU of this machine ({host().architecture}, {sys.platform}) are not saved yet",

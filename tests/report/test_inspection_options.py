@@ -50,6 +50,13 @@ def test_saved_files(tmp_path):
     np.testing.assert_array_equal(loaded(X), X + 1)
 
 
+def test_files_are_for_a_gpu_unless_told(tmp_path):
+    fd.kernel("x + 1").save(tmp_path / "kernel.fused", X)
+    plain.save(tmp_path / "function.fused", X)
+    for name in ("kernel", "function"):
+        assert fd.load(tmp_path / f"{name}.fused").source(X, device="cuda").count("def kernel(") == 1
+
+
 def test_pages_of_functions(tmp_path):
     plain.report(tmp_path / "page.html", X, device="cuda", compile=False)
     assert "1 kernel" in (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -68,6 +75,9 @@ WRONG = {
     "compile is a ndarray": lambda at: fd.kernel("x + 1").explain(X, compile=X),
     "compute capability of a GPU": lambda at: plain.explain(X, device="cpu", cc=80),
     "no compute capability": lambda at: plain.resources(X, cc=[80, 90]),
+    'targets are .*"cpu"': lambda at: fd.kernel("x + 1").save(at, X, cc="cuda"),
+    "save takes no device": lambda at: fd.kernel("x + 1").save(at, X, device="cpu"),
+    'takes no device.*\n.*cc="cpu"': lambda at: plain.save(at, X, device="cpu"),
     "'gpu' is no compute": lambda at: plain.save(at, X, cc="gpu"),
     "there is no device 3": lambda at: plain.source(X, device=3),
 }

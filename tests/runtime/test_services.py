@@ -49,6 +49,13 @@ def test_a_hook_that_fails_is_logged_and_ends_no_call(fresh, caplog):
     assert "on_compile" in caplog.text and "ZeroDivisionError" in caplog.text and not compile_hooks._hooks
 
 
+@pytest.mark.parametrize("name, hint", [("flex_attention", "attention"), ("re_evaluate", "kernel"), ("jit", "fuse")])
+def test_names_of_other_packages_are_hinted_at(name, hint):
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}': .*fusedsl\.{hint}"):
+        getattr(fd, name)
+    assert not hasattr(fd, "frobnicate")
+
+
 def test_metrics_count_what_the_process_did(fresh):
     before = fd.metrics()
     kernel = fd.kernel(fresh)
