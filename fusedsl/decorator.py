@@ -70,6 +70,7 @@ class Fused(Generic[P, R]):
         self._warned: set[str] = set()  # reasons that were warned of
         self._traces: dict[Any, list[Trace]] = {}
         self._warm_calls: tuple[WarmCall, ...] = ()
+        self._labelled_calls: Any = None  # LabelledCalls, once there is such a call
         self.name = dynamo.name(self)
         dynamo.watch()
 
@@ -101,10 +102,11 @@ class Fused(Generic[P, R]):
             if isinstance(fault, ArgumentError) and has_abstract((args, keywords)):
                 return self._in_trace(args, keywords)
             if isinstance(fault, Untraceable):
-                from .labelled_calls import run_labelled
+                from .labelled_calls import LabelledCalls
 
+                self._labelled_calls = self._labelled_calls or LabelledCalls(self.prepared)
                 try:
-                    return run_labelled(self.prepared, args, keywords)
+                    return self._labelled_calls.run(args, keywords)
                 except Untraceable as other:
                     fault = other
             reason, records = why_unfused(fault), fault.code == "argument.grad"

@@ -46,30 +46,41 @@ class _Labels:
         return found.array
 
 
-def run_labelled(
-    prepared: Callable[[Sequence[Any], Mapping[str, Any]], FusedCall], args: tuple, keywords: Mapping[str, Any]
-) -> Any:
-    """The result of a call with labelled arrays; Untraceable, with the reason, if it is not elementwise.
+class LabelledCalls:
+    """The calls of a function with labelled arrays; `prepared` gives the program of a call with plain arrays."""
 
-    `prepared` gives the program of a call with plain arrays.
-    """
-    labels = _Labels()
-    given = [labels.opened(x, f"argument {k}") for k, x in enumerate(args)]
-    named = {name: labels.opened(x, name) for name, x in keywords.items()}
-    try:
-        call = prepared(given, named)
-    except Exception as fault:
-        told = fault.message if isinstance(fault, FusedslError) else str(fault)
-        raise _unfused(told.splitlines()[0] if told else type(fault).__name__) from fault
-    _require_elementwise(call)
-    values = [labels.read.get(id(x), x) for x in call.values]
-    results = call.program.run(call.values)
-    kept = _with_labels(call.traced.graph)
-    wrapped = [
-        _wrapped(result, values, call.program.names, node) if node in kept else result
-        for result, node in zip(results, call.traced.graph.results)
-    ]
-    return call.traced.rebuild(wrapped, [labels.objects.get(id(x), x) for x in call.given])
+    def __init__(self, prepared: Callable[[Sequence[Any], Mapping[str, Any]], FusedCall]):
+        self.prepared = prepared
+        self._refused: dict[tuple, Untraceable] = {}  # by the types of the arguments: not traced again
+
+    def run(self, args: tuple, keywords: Mapping[str, Any]) -> Any:
+        """The result of a call; Untraceable, with the reason, if it is not elementwise."""
+        labels = _Labels()
+        given = [labels.opened(x, f"argument {k}") for k, x in enumerate(args)]
+        named = {name: labels.opened(x, name) for name, x in keywords.items()}
+        call = self._elementwise(given, named, (*map(type, args), *((n, type(x)) for n, x in keywords.items())))
+        values = [labels.read.get(id(x), x) for x in call.values]
+        results = call.program.run(call.values)
+        kept = _with_labels(call.traced.graph)
+        wrapped = [
+            _wrapped(result, values, call.program.names, node) if node in kept else result
+            for result, node in zip(results, call.traced.graph.results)
+        ]
+        return call.traced.rebuild(wrapped, [labels.objects.get(id(x), x) for x in call.given])
+
+    def _elementwise(self, args: Sequence[Any], keywords: Mapping[str, Any], kinds: tuple) -> FusedCall:
+        """The program of a call with these arrays, once it is known to be elementwise."""
+        if kinds in self._refused:
+            raise self._refused[kinds].with_traceback(None)
+        try:
+            call = self.prepared(args, keywords)
+            _require_elementwise(call)
+        except Exception as fault:
+            told = fault.message if isinstance(fault, FusedslError) else str(fault)
+            refusal = _unfused(told.splitlines()[0] if told else type(fault).__name__)
+            self._refused[kinds] = fault if isinstance(fault, Untraceable) else refusal
+            raise self._refused[kinds] from None
+        return call
 
 
 def _unfused(reason: str) -> Untraceable:

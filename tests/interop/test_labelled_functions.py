@@ -72,6 +72,19 @@ def test_other_functions_run_as_they_are_and_say_so(reason):
     (pandas.testing.assert_series_equal if expected.ndim == 1 else pandas.testing.assert_frame_equal)(found, expected)
 
 
+def test_a_function_that_is_not_elementwise_is_traced_once():
+    calls = []
+
+    def total(x):
+        calls.append(type(x))
+        return x.sum()
+
+    fused = fd.fuse(total)
+    with pytest.warns(RuntimeWarning, match="has reduce"):
+        assert [fused(A) for _ in range(3)] == [6, 6, 6]
+    assert calls.count(pandas.Series) == 3 and len(calls) == 4
+
+
 def test_an_argument_that_the_function_would_write_is_written_by_pandas():
     def doubled(x):
         x *= 2
