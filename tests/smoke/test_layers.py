@@ -58,6 +58,7 @@ GROUND = (
     "compile_hooks",
     "progress",
     "profiler_ranges",
+    "inspection",
 )  # what may import others of its own layer
 COMPILERS = {"numba", "numba_cuda", "llvmlite"}
 # These lists only shrink: what is mended is taken off them, and nothing is put on.
