@@ -150,6 +150,7 @@ FOLDS: list[Case] = [
                    F.conv1d(x[:, None], w[1:][None, None])[:, 0])),
     ("sort(x), sort(x, descending=True), topk(x, 2)[0]",
      lambda x: (x.sort(-1)[0], x.sort(-1, descending=True)[0], x.topk(2)[0])),
+    ("max(partition(x, 1)[:, :2], axis=-1)", lambda x: x.sort(-1)[0][:, 1]),
     ("median(x, axis=-1), quantile(x, 0.3, axis=-1), percentile(x, 40)",
      lambda x: (x.quantile(0.5, -1), x.quantile(0.3, -1), x.quantile(0.4))),
     ("nanmedian(x, axis=-1), nanquantile(x, 0.3, axis=-1), nanpercentile(x, 40)",

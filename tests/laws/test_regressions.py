@@ -691,7 +691,7 @@ def test_an_extent_beside_0_cannot_be_inferred():
     ("text", "error", "code"),
     [
         ("complex64(x)", fd.DTypeError, "dtype.unknown"),
-        ("scatter_add(x, x)", fd.Unsupported, "unsupported.function"),
+        ("unique(x)", fd.Unsupported, "unsupported.function"),
     ],
 )
 def test_what_comes_later_is_refused_by_its_name(text, error, code):
