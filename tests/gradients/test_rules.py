@@ -20,7 +20,8 @@ from fusedsl.lang import functions, prelude
 WITHOUT = """
     isnan isinf isfinite isclose signbit any all argmax argmin count_nonzero nanargmax nanargmin argsort argpartition
     quantize unpack size shape iota zeros ones full eye linspace one_hot uniform normal given bool int8 int16 int32
-    int64 uint8 uint16 uint32 uint64 float16 bfloat16 float64 float8_e4m3fn float8_e5m2 less less_equal greater greater_equal equal
+    int64 uint8 uint16 uint32 uint64 float16 bfloat16 float64 float8_e4m3fn float8_e5m2 less less_equal greater
+    greater_equal equal
     not_equal logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_invert
     left_shift right_shift histogram nextafter dequantize around randint permutation grad vjp jvp stop_gradient summand
     floor_divide power
