@@ -12,11 +12,11 @@ from __future__ import annotations
 from ...kernel_ir.kernel import Load
 from ...kernel_ir.phase import Reduction, Value
 from . import reduce
-from .extremum_microkernel import WORDS
 from .roles import ScratchArray, ValueRoles
 from .schedule import SEGMENT
 from .source_text import indented, step
 
+WORDS = {"argmax": "first_larger", "argmin": "first_smaller"}  # microkernels, one per dtype
 PARTS = (  # (accumulator, word for bits, merge)
     ("top", "signed_bits", "maximum"),
     ("low", "signed_bits", "minimum"),

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from ...ir.types import BOOL, INT64, DType
+from .extrema import WORDS
 from .llvm_values import LLVMValue, llvm_type
 from .matmul_microkernel import WORD, splat
 from .memory import POINTER_TYPE, stored_type
 from .vector_registers import VectorRegisters
 
 BLOCK = 4  # vectors of a block
-WORDS = {"argmax": "first_larger", "argmin": "first_smaller"}  # per dtype
 NONE = WORD(-1)  # no element is better
 BIT = ir.IntType(1)
 

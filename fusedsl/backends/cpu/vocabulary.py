@@ -13,7 +13,8 @@ from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT64, DType
 from ...kernel_ir.kernel import KernelIR
 from .affine import NANS
 from .attention_products import lane_product
-from .extremum_microkernel import WORDS, first_better
+from .extrema import WORDS
+from .extremum_microkernel import first_better
 from .llvm_values import LLVMValue, intrinsic, llvm_type, select
 from .math import convert, integers, ordered_bits, random, sort_keys, table
 from .matmul_microkernel import tile_product
