@@ -195,8 +195,8 @@ def _moved_slice(source: ArraySource, at: tuple) -> tuple | None:
 def _scanned_elsewhere(n: Node) -> Node | None:
     if n.op != "scan":
         return None
-    name, axis, backwards = n.attr
-    return node("scan", n.args, (name, replace(axis, tag=axis.tag + 5), backwards), n.type)
+    name, axis, *rest = n.attr
+    return node("scan", n.args, (name, replace(axis, tag=axis.tag + 5), *rest), n.type)
 
 
 def _position_of_no_axis(n: Node) -> Node | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from gradient_table import ARRAYS, recurrence
-from oracle import evaluate, graph_of
+
+torch = pytest.importorskip("torch")
+
+from gradient_table import ARRAYS, recurrence  # noqa: E402
+from oracle import evaluate, graph_of  # noqa: E402
 
 x, w, z, m = (ARRAYS[name] for name in "xwzm")
 

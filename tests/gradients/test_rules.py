@@ -7,14 +7,16 @@ import re
 
 import numpy as np
 import pytest
-import torch
-from gradient_table import ARRAYS, CASES
-from oracle import evaluate
 
-from fusedsl.errors import FusedslError
-from fusedsl.gradients import elementwise
-from fusedsl.ir.ops import OPS
-from fusedsl.lang import functions, prelude
+torch = pytest.importorskip("torch")
+
+from gradient_table import ARRAYS, CASES  # noqa: E402
+from oracle import evaluate  # noqa: E402
+
+from fusedsl.errors import FusedslError  # noqa: E402
+from fusedsl.gradients import elementwise  # noqa: E402
+from fusedsl.ir.ops import OPS  # noqa: E402
+from fusedsl.lang import functions, prelude  # noqa: E402
 
 # Functions whose results are no floats, or do not depend on a float, or that stand for what is in the table.
 WITHOUT = """

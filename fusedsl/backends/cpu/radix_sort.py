@@ -9,9 +9,9 @@ from __future__ import annotations
 from ...ir.types import DType
 from ...kernel_ir.phase import Sort
 from . import reduce
-from .math.sort_keys import DIGIT_BITS
 from .source_text import indented
 
+DIGIT_BITS = 8  # of a digit: 256 bins fit the first-level cache and the TLB
 BINS = 1 << DIGIT_BITS
 MOST_MOVES = 4  # of an element, on average, as its row is mended
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ....ir.types import INT64, UINT8, UINT16, UINT32, UINT64
 from ..llvm_values import LLVMValue, select
+from ..radix_sort import DIGIT_BITS
 
 UNSIGNED = {8: UINT8, 16: UINT16, 32: UINT32, 64: UINT64}
-DIGIT_BITS = 8  # of a digit: 256 bins fit the first-level cache and the TLB
 
 
 def ascending_digit(x: LLVMValue, shift: LLVMValue) -> LLVMValue:
