@@ -33,7 +33,7 @@ def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[i
     """
     extents = _integers(shape, "shape", least=0)
     name = str(getattr(dtype, "name", None) or getattr(dtype, "__name__", dtype)).removeprefix("torch.")
-    if name not in DTYPES:
+    if name not in DTYPES and dtype is not None:
         name = _name_in_numpy(dtype, name)
     if name not in DTYPES:
         near = suggest(name, DTYPES)

@@ -201,6 +201,11 @@ FORMS: dict[str, tuple[int, list[str]]] = {
         + ["iota({x1}, {axis}) * {k}", "size({x}) * 2", "arange({small}, 9, 2)", "{x1} - iota({x1}, -1)"]
         + ["where(iota({x2}, -1) <= iota({x2}, -2), {x2}, -inf)", "shape({x1})"],
     ),
+    "derivatives": (
+        2,
+        ["stop_gradient({x}) * {x}", "grad(sum(sin({x}) * {x}), {x})", "vjp({x} * {y}, {x} * {y}, {x})"]
+        + ["jvp(exp({x} * 0.125), {x}, {same})", "vjp(tanh({x1}), {same}, {x1})"],
+    ),
     "random numbers": (
         2,
         [

@@ -12,6 +12,7 @@ from ..ir.dims import Dim, Expression, expression
 from ..ir.folds import FOLDS, scalar
 from ..ir.gathers import GUARDED
 from ..ir.graph import Node, constant, walk
+from ..ir.joins import piece_axis
 from ..ir.types import BOOL
 from .coordinates import Axis, as_coordinate
 
@@ -62,9 +63,8 @@ def find_pieces(results: Sequence[Node], same: SameExtent) -> Pieces | None:
     joined: dict[Dim, dict[Dim, Dim]] = {}
     for n in nodes:
         if n.op == "gather" and n.attr[0] == GUARDED:
-            axis = next(k for k, (kind, _) in enumerate(n.attr[1]) if kind == "at")
-            begin = begin_of(n.args[1])
-            if begin is None:
+            axis, begin = piece_axis(n), begin_of(n.args[1])
+            if axis is None or begin is None:
                 return None
             joined.setdefault(n.type.shape[axis], {})[begin] = n.args[0].type.shape[axis]
     if len(joined) != 1:

@@ -6,9 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from ..ir.gathers import GUARDED
 from ..ir.graph import Node, search, users_of, walk
-from ..ir.joins import GROUP
+from ..ir.joins import GROUP, piece_axis
 from ..ir.ops import LEAVES
 from .demand_analysis import WORKS, below_views, cost
 
@@ -67,8 +66,7 @@ def _joins(order: Sequence[Node]) -> dict[Node, Join]:
     """Joins by their last node."""
     joins: dict[Node, Join] = {}
     for n in order:
-        if n.op == "gather" and n.attr[0] == GUARDED:
-            axis = next(k for k, (kind, _) in enumerate(n.attr[1]) if kind == "at")
+        if (axis := piece_axis(n)) is not None:
             joins[n] = Join(n, axis, (below_views(n.args[0]),))
         elif n.op == "where" and (parts := [joins.pop(a) for a in dict.fromkeys(n.args[1:]) if a in joins]):
             joins[n] = Join(n, parts[0].axis, tuple(p for part in parts for p in part.pieces))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ..ir.dims import Dim, Symbol, expression
 from ..ir.gathers import GUARDED
 from ..ir.graph import Graph, Node, Type, constant, node, rebuild, resolve, resolve_dims, value_of, walk, with_arguments
+from ..ir.joins import piece_axis
 from ..ir.ops import OPS
 from ..ir.types import BOOL
 from .concat_pieces import JOINS, begin_of
@@ -44,8 +45,7 @@ def _cuts(results: Sequence[Node], same: SameExtent) -> list[AxisPieces]:
     pieces: dict[Dim, dict[Dim, Dim]] = {}
     computed: set[Dim] = set()
     for n in walk(results):
-        if n.op == "gather" and n.attr[0] == GUARDED:
-            axis = next(k for k, (kind, _) in enumerate(n.attr[1]) if kind == "at")
+        if (axis := piece_axis(n)) is not None:
             begin, extent = begin_of(n.args[1]), n.type.shape[axis]
             if begin is not None:
                 pieces.setdefault(extent, {})[begin] = n.args[0].type.shape[axis]

@@ -57,6 +57,14 @@ def _joined(b: GraphBuilder, parts: Sequence[Node], a: int) -> Node:
     return joined
 
 
+def piece_axis(n: Node) -> int | None:
+    """The axis along which a node reads a piece of a join; None for others, as gathers at places of any shape."""
+    if n.op != "gather" or n.attr[0] != GUARDED or len(n.attr[1]) != n.type.rank:
+        return None
+    axes = [k for k, (kind, _) in enumerate(n.attr[1]) if kind == "at"]
+    return axes[0] if len(axes) == 1 else None
+
+
 def promoted(b: GraphBuilder, arrays: Sequence[Node]) -> list[Node]:
     """The arrays in their common dtype."""
     strong = [x.type.dtype for x in arrays if not x.type.weak]

@@ -30,6 +30,7 @@ def arrays() -> dict:
 
 GIVEN = arrays()
 TEXTS = [
+    "bincount(i[0], 4, 1.5) != x[1], scatter_add(4, k[2] % 4, w[0, 0])",
     "scatter_add(x, i, v * 2)",
     "scatter_max(x, i, v), scatter_min(x, i, v)",
     "scatter(x, i, v)",
