@@ -67,21 +67,25 @@ def through_gather(
     Extents are compared as `settled` writes them.
     """
     mode, entries = n.attr
+    guarded = any(isinstance(c, ComputedIndex) and c.inside is not None for c in at)
     inner: list[Coordinate | ComputedIndex] = []
     for extent, (kind, k) in zip(n.args[0].type.shape, entries):
         if kind == "axis":
             inner.append(NOWHERE_ELSE if extent == 1 else at[k])
         else:
-            inner.append(_gathered(mode, positions[k], extent, settled))
+            inner.append(_gathered(mode, guarded, positions[k], extent, settled))
     inside = [c.inside for c, (kind, _) in zip(inner, entries) if kind == "at" and isinstance(c, ComputedIndex)]
     return tuple(inner), all_of(inside) if mode == CHECKED else None
 
 
-def _gathered(mode: str, position: Node, extent: Dim, settled: Callable[[Dim], Dim]) -> Coordinate | ComputedIndex:
+def _gathered(
+    mode: str, guarded: bool, position: Node, extent: Dim, settled: Callable[[Dim], Dim]
+) -> Coordinate | ComputedIndex:
+    """The index at a position. An element that is read under a guard may be out of range in any mode."""
     plain = as_coordinate(position)
     if plain is not None:
         plain = Coordinate(settled(plain.start), plain.step, plain.axis)
-        if mode == INSIDE or _covers(plain, settled(extent)):
+        if (mode == INSIDE and not guarded) or _covers(plain, settled(extent)):
             return plain
     if mode == INSIDE:
         return ComputedIndex(position)

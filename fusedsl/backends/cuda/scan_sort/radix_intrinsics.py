@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 from ..compiler.numba_backend import I1, I32, Emitter, emitted, ir, numba_type, types
 from ..tile.loops import looped, when
@@ -122,9 +121,8 @@ class BlockScan:
 
     e: Emitter
 
-    @cached_property
-    def totals(self) -> ir.Value:
-        return self.e.shared_array(I32, WARPS)
+    def __post_init__(self) -> None:
+        self.totals = self.e.shared_array(I32, WARPS)  # here, where it dominates all calls
 
     def exclusive(self, value: ir.Value) -> ir.Value:
         """All threads of the block call it together."""
