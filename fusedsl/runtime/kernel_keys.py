@@ -21,7 +21,10 @@ def kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tup
         assert isinstance(schedule, ComboSchedule)
         return tuple(map(kernel_key, kernel.kernels, schedule.members))
     along_last = schedule is None or not schedule.multiplies
-    operands = tuple((o.dtype.name, o.strides, o.access if along_last else "", o.rank) for o in kernel.operands)
+    operands = tuple(
+        (o.dtype.name, o.strides, o.access if along_last else "", o.rank, o.base, o.displacement)
+        for o in kernel.operands
+    )
     positions = tuple(p.axis for p in kernel.positions)
     near = () if along_last else tuple((o.near, o.near_access) for o in kernel.operands)
     flags = (kernel.resident, kernel.index64, kernel.row_vector_width, kernel.workspace, kernel.semaphores)

@@ -62,6 +62,13 @@ def test_rows_and_columns_that_lie_apart_in_memory():
         check_twice(gpu, text, {"x": x, "y": y, "b": b})
 
 
+def test_one_kernel_reads_arrays_whose_elements_lie_at_other_distances():
+    """Distances are constants of the machine code: each has a binary of its own."""
+    with emulated_gpu() as gpu:
+        for rows in (40, 44):
+            check_twice(gpu, FORMS["a vector"], {"x": normal(3, rows).T, "y": normal(9, 3), "b": normal(9)})
+
+
 def test_blocks_share_the_columns_of_few_rows_and_nothing_spills():
     specs = [fd.spec((2000, 32), "float32"), fd.spec((20_000, 32), "float32"), fd.spec((20_000,), "float32")]
     kernel = fd.kernel(FORMS["a vector"])
