@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .arguments import Untraceable
-from .errors import FusedslError
+from .errors import FusedslError, ShapeError
 from .interop import containers
 from .interop.labelled import Labelled
 from .ir.graph import Graph, Node, walk
@@ -51,16 +51,19 @@ class LabelledCalls:
 
     def __init__(self, prepared: Callable[[Sequence[Any], Mapping[str, Any]], FusedCall]):
         self.prepared = prepared
-        self._refused: dict[tuple, Untraceable] = {}  # by the types of the arguments: not traced again
+        self._refused: dict[tuple, str] = {}  # reasons, by the kinds of the arguments: these are not traced again
 
     def run(self, args: tuple, keywords: Mapping[str, Any]) -> Any:
         """The result of a call; Untraceable, with the reason, if it is not elementwise."""
         labels = _Labels()
         given = [labels.opened(x, f"argument {k}") for k, x in enumerate(args)]
         named = {name: labels.opened(x, name) for name, x in keywords.items()}
-        call = self._elementwise(given, named, (*map(type, args), *((n, type(x)) for n, x in keywords.items())))
+        try:
+            call = self._elementwise(given, named)
+            results = call.program.run(call.values)
+        except ShapeError as fault:  # labels may align arrays of other shapes
+            raise _unfused(_told(fault)) from None
         values = [labels.read.get(id(x), x) for x in call.values]
-        results = call.program.run(call.values)
         kept = _with_labels(call.traced.graph)
         wrapped = [
             _wrapped(result, values, call.program.names, node) if node in kept else result
@@ -68,19 +71,40 @@ class LabelledCalls:
         ]
         return call.traced.rebuild(wrapped, [labels.objects.get(id(x), x) for x in call.given])
 
-    def _elementwise(self, args: Sequence[Any], keywords: Mapping[str, Any], kinds: tuple) -> FusedCall:
+    def _elementwise(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> FusedCall:
         """The program of a call with these arrays, once it is known to be elementwise."""
-        if kinds in self._refused:
-            raise self._refused[kinds].with_traceback(None)
-        try:
-            call = self.prepared(args, keywords)
-            _require_elementwise(call)
-        except Exception as fault:
-            told = fault.message if isinstance(fault, FusedslError) else str(fault)
-            refusal = _unfused(told.splitlines()[0] if told else type(fault).__name__)
-            self._refused[kinds] = fault if isinstance(fault, Untraceable) else refusal
-            raise self._refused[kinds] from None
-        return call
+        kinds = _kind(args), _kind(keywords)
+        reason = self._refused.get(kinds)
+        if reason is None:
+            try:
+                call = self.prepared(args, keywords)
+            except ShapeError:  # arrays of other shapes may go through
+                raise
+            except Exception as fault:
+                reason = _told(fault)
+            else:
+                reason = _why_unfused(call)
+                if reason is None:
+                    return call
+            self._refused[kinds] = reason
+        raise _unfused(reason)
+
+
+def _kind(x: Any) -> Any:
+    """What a trace depends on: dtypes and ranks of arrays, values of switches, types of anything else."""
+    if isinstance(x, np.ndarray):
+        return x.dtype, x.ndim
+    if isinstance(x, (tuple, list)):
+        return type(x), *map(_kind, x)
+    if isinstance(x, Mapping):
+        return type(x), *((key, _kind(part)) for key, part in x.items())
+    return x if x is None or isinstance(x, (bool, str)) else type(x)
+
+
+def _told(fault: Exception) -> str:
+    """The first line of an exception's message."""
+    message = fault.message if isinstance(fault, FusedslError) else str(fault)
+    return message.splitlines()[0] if message else type(fault).__name__
 
 
 def _unfused(reason: str) -> Untraceable:
@@ -91,16 +115,17 @@ def _unfused(reason: str) -> Untraceable:
     )
 
 
-def _require_elementwise(call: FusedCall) -> None:
-    """Untraceable if labelled arrays may have other rules than NumPy's in this function."""
+def _why_unfused(call: FusedCall) -> str | None:
+    """Why labelled arrays may have other rules than NumPy's in this function; None if they have the same."""
     if call.traced.writes or call.traced.captures:
-        raise _unfused("this one writes arrays, or reads some from outside")
+        return "this one writes arrays, or reads some from outside"
     for node in call.traced.graph.nodes():
         ufunc = getattr(np, node.op, None)
         if node.op not in (*STRUCTURE, "where") and not (isinstance(ufunc, np.ufunc) and ufunc.signature is None):
-            raise _unfused(f"this one has {node.op}")
+            return f"this one has {node.op}"
         if node.op in INTEGERS_DIFFER and node.type.dtype.kind != "f":
-            raise _unfused(f"this one has {node.op} of integers")
+            return f"this one has {node.op} of integers"
+    return None
 
 
 def _with_labels(graph: Graph) -> set[Node]:

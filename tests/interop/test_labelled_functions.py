@@ -85,6 +85,21 @@ def test_a_function_that_is_not_elementwise_is_traced_once():
     assert calls.count(pandas.Series) == 3 and len(calls) == 4
 
 
+def test_a_call_that_runs_unfused_leaves_calls_of_other_dtypes_and_shapes_fused():
+    def power(x, y):
+        return x**y
+
+    fused = fd.fuse(power)
+    with pytest.warns(RuntimeWarning, match="power of integers"):
+        fused(pandas.Series([1, 2]), 2)
+    with pytest.warns(RuntimeWarning, match="differ in the last axis|to the power"):
+        pandas.testing.assert_series_equal(fused(A, B[:2]), power(A, B[:2]))
+    before = fd.metrics()["fusedsl_unfused_calls_total"]
+    pandas.testing.assert_series_equal(fused(A, A), power(A, A))
+    pandas.testing.assert_series_equal(fused(A, 2), power(A, 2))
+    assert fd.metrics()["fusedsl_unfused_calls_total"] == before
+
+
 def test_an_argument_that_the_function_would_write_is_written_by_pandas():
     def doubled(x):
         x *= 2
