@@ -22,12 +22,12 @@ POLL_SECONDS = 0.1  # on Windows, Ctrl-C does not end a wait
 
 
 class LongCall(threading.Thread):
-    """A thread that makes one call."""
+    """A thread that makes one call, and keeps what it reads and writes."""
 
-    def __init__(self, work: Callable[[], Any]):
+    def __init__(self, work: Callable[[], Any], kept: Any):
         super().__init__(daemon=True, name="fusedsl long call")
         self.abandoned = False  # no one waits for the result any more
-        self.kept: Any = None  # what an abandoned call still reads and writes
+        self.kept = kept  # an abandoned call still reads and writes it
         self.fault: BaseException | None = None
         self._work = work
         self._context = contextvars.copy_context()
@@ -57,12 +57,11 @@ def run_interruptibly(work: Callable[[], Any]) -> None:
     if threading.current_thread() is not threading.main_thread():
         work()
         return
-    call = LongCall(work)
+    call = LongCall(work, _locals_of_the_package())
     try:
         call.start()
         call.wait()
     except BaseException:
-        call.kept = _locals_of_the_package()
         call.abandoned = True
         raise
     if call.fault is not None:
@@ -93,8 +92,9 @@ def is_abandoned(thread: threading.Thread) -> bool:
 
 
 def _locals_of_the_package() -> list[dict[str, Any]]:
-    """The variables of the callers in this package, which hold the call's arrays: frames lose them as they end."""
-    found, frame = [], sys._getframe(1)
+    """The variables of this package's frames that wait for the call, its arrays among them: frames lose them as they
+    end."""
+    found, frame = [], sys._getframe(2)
     while frame is not None and is_package_file(frame.f_code.co_filename):
         found.append(dict(frame.f_locals))
         frame = frame.f_back  # type: ignore[assignment]

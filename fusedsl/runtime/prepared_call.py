@@ -84,8 +84,9 @@ class PreparedCall:
         given: Sequence[Any] = outs or [None] * len(self.allocators)
         results = [make() if out is None else out for make, out in zip(self.allocators, given)]
         spans = [None if out is None else span for out, span in zip(given, self.out_spans or given)]
-        if any(span is not None and span[1] - span[0] != out.nbytes for out, span in zip(given, spans)):
-            self._launch([*payloads, *map(address_of, results)], outs)  # with gaps, which may be another array's
+        sizes = [getattr(out, "nbytes", None) for out in given]  # None of an array known through a protocol alone
+        if any(span is not None and span[1] - span[0] != size for size, span in zip(sizes, spans)):
+            self._launch([*payloads, *map(address_of, results)], outs)  # gaps may be another array's
             return results
         own = [None if span is None else PrivateCopy(address_of(out), span) for out, span in zip(given, spans)]
         places = [address_of(r) if copy is None else copy.address for r, copy in zip(results, own)]

@@ -171,6 +171,12 @@ def test_long_calls_write_what_others_write(all_calls_are_long, monkeypatch):
             assert given is None or all(r is o for r, o in zip(results, given) if o is not None)
     assert len(started) == 6
     y = x.copy()
+    known_by_protocol = type("Exported", (), {
+        "__dlpack__": lambda self, **options: y.__dlpack__(**options), "__dlpack_device__": y.__dlpack_device__
+    })()  # fmt: skip
+    fd.evaluate("x + 1", x=x, out=known_by_protocol)
+    np.testing.assert_allclose(y, x + 1)
+    y[...] = x
     for k in range(1, 4):
         assert fd.evaluate("y + 1", y=y, out=y) is y
         np.testing.assert_allclose(y, x + k)
