@@ -72,8 +72,11 @@ def _pair_folds(free: Free, short: Short) -> frozenset[Node]:
 
 def _is_pair(f: Node, along: frozenset, free: Free) -> bool:
     """Whether a fold has elements for each pair of rows of arrays, along an axis that an outer fold reduces."""
-    axes, below = free[f], list(walk(f.args))
-    if len(axes) < 2 or not axes & along or any(n.op in OPAQUE for n in below):
+    axes = free[f]
+    if len(axes) < 2 or not axes & along:
+        return False
+    below = list(walk(f.args))
+    if any(n.op in OPAQUE for n in below):
         return False
     if matmul_factors(f, free, axes) is not None:  # families of their own multiply matrices
         return False

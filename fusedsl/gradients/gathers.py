@@ -60,23 +60,33 @@ def _from_start(b: GraphBuilder, position: Node, extent: Dim, mode: str) -> Node
 def _shift_of(b: GraphBuilder, position: Node) -> tuple[int, Dim] | None:
     """(axis of the result, offset) of positions that count along this axis; else None."""
     axes = [k for k, d in enumerate(position.type.shape) if not b.is_unit(d)]
-    linear = _linear(position) if len(axes) == 1 else None
+    linear = _linear(position, {}) if len(axes) == 1 else None
     return (axes[0], linear[1]) if linear is not None and linear[0] == 1 else None
 
 
-def _linear(n: Node) -> tuple[int, Dim] | None:
-    """(c, offset) of positions c i + offset; None for other positions."""
+Linear = tuple[int, Dim] | None
+"""(c, offset) of positions c i + offset; None of other positions."""
+
+
+def _linear(n: Node, known: dict[Node, Linear]) -> Linear:
+    """The form of positions; `known` are those of nodes that were visited."""
+    if n not in known:
+        known[n] = _linear_form(n, known)
+    return known[n]
+
+
+def _linear_form(n: Node, known: dict[Node, Linear]) -> Linear:
     if n.op == "iota":
         return 1, 0
     if n.op in ("const", "size"):
         return 0, int(value_of(n)) if n.op == "const" else n.attr
     if n.op in ("add", "subtract"):
-        left, right = map(_linear, n.args)
+        left, right = (_linear(a, known) for a in n.args)
         if left is None or right is None:
             return None
         sign = 1 if n.op == "add" else -1
         return left[0] + sign * right[0], expression("+" if n.op == "add" else "-", left[1], right[1])
-    return _linear(n.args[0]) if n.op in ("convert", "broadcast") or _only_adds_axes(n) else None
+    return _linear(n.args[0], known) if n.op in ("convert", "broadcast") or _only_adds_axes(n) else None
 
 
 def _only_adds_axes(n: Node) -> bool:

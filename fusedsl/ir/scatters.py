@@ -28,7 +28,7 @@ DROPPED = gathers.GUARDED  # negative indices are out of range, too, and that is
 
 @dataclass(frozen=True)
 class Target:
-    """The axis of an array that is written to, by indices with as many axes as `extents`, treated as `mode` says."""
+    """The axis of an array that is written to; `mode` says which indices are out of range, and what these do."""
 
     axis: int
     mode: str = CHECKED

@@ -176,11 +176,12 @@ def _two_scans(b: GraphBuilder, fold: str, x: Node, axis: int) -> Node | None:
     """Suffixes and exclusive prefixes of blocks; None if elements do not depend on the array's own position alone."""
     if axis != x.type.rank - 1:
         return None
-    found: dict[Window, None] = {}
-    base = _unwindowed(b, x, found)
+    known: dict[Node, Node | None] = {}
+    base = _unwindowed(b, x, known)
+    found = [b.windows[n] for n in known if n in b.windows]
     if base is None or len({(w.axis, w.n, w.base.type.shape) for w in found}) != 1:
         return None
-    window = next(iter(found))
+    window = found[0]
     a, n, size = window.axis, window.n, base.type.shape[window.axis]
     nothing = FOLDS[fold].identity(base.type.dtype)[0]
     blocks = expression("+", expression("//", size, n), 1)
@@ -200,18 +201,26 @@ def _two_scans(b: GraphBuilder, fold: str, x: Node, axis: int) -> Node | None:
     return basic_index(merged, (*(whole_axis(d) for d in merged.type.shape), ("new",)))
 
 
-def _unwindowed(b: GraphBuilder, x: Node, found: dict[Window, None]) -> Node | None:
-    """The elementwise value of an array that has these windows; None if it reads more than windows and numbers."""
+def _unwindowed(b: GraphBuilder, x: Node, known: dict[Node, Node | None]) -> Node | None:
+    """The elementwise value of an array that has these windows; None if it reads more than windows and numbers.
+
+    `known` are the values of nodes that were visited, the windows among them.
+    """
+    if x not in known:
+        known[x] = _without_windows(b, x, known)
+    return known[x]
+
+
+def _without_windows(b: GraphBuilder, x: Node, known: dict[Node, Node | None]) -> Node | None:
     if not x.type.rank:
         return x
     if x in b.windows:
-        found[b.windows[x]] = None
         return b.windows[x].base
     if x.op == "broadcast" and not x.args[0].type.rank:
         return x.args[0]
     if x.op not in OPS and x.op not in CASTS:
         return None
-    args = [_unwindowed(b, a, found) for a in x.args]
+    args = [_unwindowed(b, a, known) for a in x.args]
     shape = max((a.type.shape for a in args if a is not None), key=len, default=())
     if any(a is None for a in args) or not shape:
         return None

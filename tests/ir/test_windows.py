@@ -49,6 +49,12 @@ def test_long_windows_are_two_scans_whatever_their_length(text, wanted):
     assert str(kernel.explain(X)).count("computes   cum") == 2
 
 
+def test_a_value_that_is_read_twice_at_each_step_before_a_fold_is_planned_once():
+    steps = "w = tanh(w * w)\n" * 40
+    kernel = fd.kernel(f"w = sliding_window(x, 40)\n{steps}return max(w, axis=-1)")
+    assert "cummax" in str(kernel.explain(fd.spec((300,)), device="cuda", compile=False))
+
+
 def test_a_window_with_nan_or_infinity_leaves_the_others_alone():
     x = np.ones(100)
     x[[10, 70]] = np.nan, np.inf
