@@ -1,12 +1,12 @@
 """Cotangents of gathers: moved back where positions are shifts, else sums over the elements that were read.
 
-An element's cotangent is the sum over all reads at its position: a scatter that adds. For a few reads, or positions
-that no argument gives, it is a reduction whose terms are selected by comparing positions.
+An element's cotangent is the sum over all reads at its position: a scatter that adds. For a few reads, and some more
+at positions that no argument gives, it is a reduction whose terms are selected by comparing positions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..ir import shapes
 from ..ir.builder import GraphBuilder
@@ -20,7 +20,8 @@ from .fitting import kept_where
 from .scatters import sum_at
 from .views import placed
 
-FEW = 8  # reads of an element that are selected by comparison, and not added by a scatter
+FEW = 8  # reads that are compared with each element, and not added by a scatter
+FEW_COMPUTED = 256  # the same of positions that no argument gives, as those of pads: they are not loaded
 
 
 def of_gather(b: GraphBuilder, n: Node, g: Node) -> Node:
@@ -121,8 +122,7 @@ def _sum_of_reads(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], 
     rank = x.type.rank
     others = [k for k in range(g.type.rank) if k not in places]
     count = product(g.type.shape[k] for k in others if not b.is_unit(g.type.shape[k]))
-    given = any(n.op == "param" for n in walk(read.values()))  # positions of pads and the like are not worth storing
-    if given and not (isinstance(count, int) and count <= FEW):
+    if read and not _are_few(b, count, read.values()):
         return sum_at(b, x, _places_in(b, x, g, places, read), shapes.broadcast_to(b, g, g.type.shape))
     g = _arranged(b, g, places, others, rank)
     for axis, position in read.items():
@@ -132,6 +132,13 @@ def _sum_of_reads(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], 
     if not others:
         return g
     return shapes.reduce(b, "sum", g, tuple(range(rank, rank + len(others))))
+
+
+def _are_few(b: GraphBuilder, count: Dim, positions: Iterable[Node]) -> bool:
+    """Whether reads are compared with each element; of computed positions the plan is for their length class."""
+    if any(n.op == "param" for n in walk(positions)):
+        return isinstance(count, int) and count <= FEW
+    return b.is_unit(expression("fits", count, FEW_COMPUTED))
 
 
 def _places_in(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], read: Mapping[int, Node]) -> Node:

@@ -85,6 +85,17 @@ def test_masked_rows_have_no_nan():
     assert np.isfinite(grads).all() and grads.any()
 
 
+@pytest.mark.parametrize("n", [40, 400])
+def test_reads_of_computed_positions_are_compared_if_they_are_few_and_added_in_turn_if_not(n):
+    v, c = np.cos(np.arange(n)), np.sin(np.arange(n + 6))
+    text = 'grad(sum(pad(v, 3, mode="reflect") * c), v)'
+    t = torch.tensor(v, requires_grad=True)
+    (torch.nn.functional.pad(t[None], (3, 3), mode="reflect")[0] * torch.tensor(c)).sum().backward()
+    np.testing.assert_allclose(evaluate(text, v=v, c=c), t.grad.numpy(), rtol=1e-12, atol=1e-12)
+    graph, _ = graph_of(text, {"v": v, "c": c})
+    assert any(n.op == "scatter" for n in graph.nodes()) is (n == 400)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_gradients_have_the_dtype_and_shape_of_their_variable(dtype):
     given = {"x": x.astype(dtype), "w": w.astype("float32"), "b": w[:1].astype(dtype)}
