@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..ir import shapes
 from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim, expression, product
-from ..ir.gathers import CHECKED, COUNTING_BACK, WRAPPED, at_position, before_axes
+from ..ir.gathers import CHECKED, COUNTING_BACK, WRAPPED, at_position, before_axes, from_start
 from ..ir.graph import Node, value_of, walk
 from ..ir.index_keys import basic_index, whole_axis
 from ..ir.scatters import NOWHERE
@@ -36,7 +36,7 @@ def of_gather(b: GraphBuilder, n: Node, g: Node) -> Node:
     for axis, k in [(axis, k) for axis, (kind, k) in enumerate(entries) if kind == "at"]:
         shift = _shift_of(b, arrays[k])
         if shift is None or shift[0] in places or not _inverts(shift[1], mode):
-            read[axis] = _from_start(b, arrays[k], extents[axis], mode)
+            read[axis] = from_start(b, arrays[k], extents[axis]) if mode in COUNTING_BACK else arrays[k]
             continue
         g, *arrays = (_moved_back(b, y, shift, extents[axis], mode) for y in (g, *arrays))
         places[shift[0]] = axis
@@ -46,13 +46,6 @@ def of_gather(b: GraphBuilder, n: Node, g: Node) -> Node:
 def _of_rank(b: GraphBuilder, x: Node, rank: int) -> Node:
     missing = rank - x.type.rank
     return shapes.expand_dims(b, x, list(range(missing))) if missing else x
-
-
-def _from_start(b: GraphBuilder, position: Node, extent: Dim, mode: str) -> Node:
-    if mode not in COUNTING_BACK:
-        return position
-    from_end = b.elementwise("add", position, b.extent(extent))
-    return b.elementwise("where", b.elementwise("less", position, b.literal(0)), from_end, position)
 
 
 # -- shifts: positions i + offset along one axis

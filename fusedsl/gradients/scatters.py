@@ -24,12 +24,7 @@ def _at_places(b: GraphBuilder, n: Node, x: Node) -> Node:
     places = n.args[1]
     flat = shapes.reshape(b, x, (product(x.type.shape),))
     read = gathers.gather(flat, {0: places}, [None], places.type.shape, gathers.GUARDED)
-    return kept_where(b, _inside(b, n, places), read)
-
-
-def _inside(b: GraphBuilder, n: Node, places: Node) -> Node:
-    at_least = b.elementwise("greater_equal", places, b.literal(0))
-    return b.elementwise("logical_and", at_least, b.elementwise("less", places, b.extent(product(n.type.shape))))
+    return kept_where(b, gathers.in_range(b, places, product(n.type.shape)), read)
 
 
 def _of_extremum(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node:
@@ -37,7 +32,7 @@ def _of_extremum(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node:
     base, places, values = n.args
     kept = b.elementwise("equal", base, n)
     largest = b.elementwise("equal", values, _at_places(b, n, n))
-    largest = b.elementwise("logical_and", largest, _inside(b, n, places))
+    largest = b.elementwise("logical_and", largest, gathers.in_range(b, places, product(n.type.shape)))
     counts = [b.convert(x, g.type.dtype) for x in (kept, largest)]
     count = scatters.merged(b, counts[0], places, counts[1], "sum", scatters.DROPPED)
     share = (Term(b, g) / Term(b, count)).node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir import shapes
 from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim
-from ..ir.gathers import GUARDED, at_position, before_axes
+from ..ir.gathers import GUARDED, at_position, before_axes, in_range
 from ..ir.graph import Node
 from ..ir.index_keys import basic_index, whole_axis
 from .fitting import kept_where
@@ -70,11 +70,7 @@ def placed(b: GraphBuilder, g: Node, axis: int, at: tuple[Node, Node], extents: 
     `extents` are those of the axis in g and in the result.
     """
     (place, there), (count, extent) = at, extents
-    inside = b.elementwise(
-        "logical_and",
-        b.elementwise("greater_equal", place, b.literal(0)),
-        b.elementwise("less", place, b.extent(count)),
-    )
+    inside = in_range(b, place, count)
     if there.op != "const":
         inside = b.elementwise("logical_and", inside, there)
     moved = at_position(b, g, axis, place, extent, GUARDED)

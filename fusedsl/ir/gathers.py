@@ -52,6 +52,18 @@ def positions(b: GraphBuilder, x: Node) -> Node:
     return b.convert(x, INT64)
 
 
+def from_start(b: GraphBuilder, positions: Node, extent: Dim) -> Node:
+    """Positions along an axis, negative ones counted from its end."""
+    negative = b.elementwise("less", positions, b.literal(0))
+    return b.elementwise("where", negative, b.elementwise("add", positions, b.extent(extent)), positions)
+
+
+def in_range(b: GraphBuilder, positions: Node, extent: Dim) -> Node:
+    """Whether positions are those of elements of an axis."""
+    at_least = b.elementwise("greater_equal", positions, b.literal(0))
+    return b.elementwise("logical_and", at_least, b.elementwise("less", positions, b.extent(extent)))
+
+
 def mask_fault() -> FusedslError:
     """The error for indexing with a mask."""
     return ArgumentError(

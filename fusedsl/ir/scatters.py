@@ -59,7 +59,8 @@ def places_along(b: GraphBuilder, shape: Sequence[Dim], indices: Node, target: T
     """Places in C order of the elements (before, indices, behind) of an array of `shape`, indexed along one axis."""
     a, rank = target.axis, indices.type.rank
     behind = len(shape) - a - 1
-    counted = _counted(b, gathers.positions(b, indices), shape[a], target.mode)
+    counted = gathers.positions(b, indices)
+    counted = counted if target.mode == DROPPED else gathers.from_start(b, counted, shape[a])
     place = gathers.before_axes(b, counted, behind)
     for axis in range(a):
         line = gathers.before_axes(b, b.convert(b.iota(shape[axis]), INT64), a - 1 - axis + rank + behind)
@@ -70,26 +71,13 @@ def places_along(b: GraphBuilder, shape: Sequence[Dim], indices: Node, target: T
     for axis in range(a + 1, len(shape)):
         line = gathers.before_axes(b, b.convert(b.iota(shape[axis]), INT64), len(shape) - 1 - axis)
         place = _plus(b, place, line, product(shape[axis + 1 :]))
-    inside = gathers.before_axes(b, _inside(b, counted, shape[a]), behind)
+    inside = gathers.before_axes(b, gathers.in_range(b, counted, shape[a]), behind)
     return b.elementwise("where", inside, place, b.literal(NOWHERE))
 
 
 def _plus(b: GraphBuilder, place: Node, line: Node, step: Dim) -> Node:
     scaled = line if step == 1 else b.elementwise("multiply", line, b.extent(step))
     return b.elementwise("add", place, scaled)
-
-
-def _counted(b: GraphBuilder, indices: Node, extent: Dim, mode: str) -> Node:
-    """Indices with negative ones counted from the end, if they do."""
-    if mode == DROPPED:
-        return indices
-    negative = b.elementwise("less", indices, b.literal(0))
-    return b.elementwise("where", negative, b.elementwise("add", indices, b.extent(extent)), indices)
-
-
-def _inside(b: GraphBuilder, indices: Node, extent: Dim) -> Node:
-    at_least = b.elementwise("greater_equal", indices, b.literal(0))
-    return b.elementwise("logical_and", at_least, b.elementwise("less", indices, b.extent(extent)))
 
 
 def scatter_fold(b: GraphBuilder, base: Node, indices: Node, values: Node, fold: str, target: Target) -> Node:

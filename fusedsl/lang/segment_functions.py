@@ -98,8 +98,7 @@ def _softmax(b: GraphBuilder, x: Node, s: Segments) -> Node:
     moved = b.elementwise("subtract", x, _spread(b, _folded(b, "max", x, s), x, s))
     e = b.elementwise("exp", moved)
     share = b.elementwise("divide", e, _spread(b, _folded(b, "sum", e, s), x, s))
-    inside = b.elementwise("logical_and", b.elementwise("greater_equal", s.ids, b.literal(0)),
-                           b.elementwise("less", s.ids, b.extent(s.count)))  # fmt: skip
+    inside = gathers.in_range(b, s.ids, s.count)
     return b.elementwise("where", gathers.before_axes(b, inside, x.type.rank - 1), share, b.literal(0.0))
 
 

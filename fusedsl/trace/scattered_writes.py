@@ -46,13 +46,8 @@ def _line(b: GraphBuilder, extents: Sequence[Dim], shape: Sequence[Dim], without
 
 def places_along(b: GraphBuilder, shape: Sequence[Dim], indices: Node, axis: int) -> Node:
     """Places of elements (i, ..., indices[i, ..., k], ..., k), as torch.scatter and put_along_axis write them."""
-    at, extent = gathers.positions(b, indices), b.extent(shape[axis])
-    counted = b.elementwise("where", b.elementwise("less", at, b.literal(0)), b.elementwise("add", at, extent), at)
-    inside = b.elementwise(
-        "logical_and",
-        b.elementwise("greater_equal", counted, b.literal(0)),
-        b.elementwise("less", counted, extent),
-    )
+    counted = gathers.from_start(b, gathers.positions(b, indices), shape[axis])
+    inside = gathers.in_range(b, counted, shape[axis])
     step = b.elementwise("multiply", counted, b.extent(product(shape[axis + 1 :])))
     place = b.elementwise("add", _line(b, indices.type.shape, shape, axis), step)
     return b.elementwise("where", inside, place, b.literal(scatters.NOWHERE))
