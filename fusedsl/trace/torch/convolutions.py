@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import Unsupported
+from ...errors import ShapeError, Unsupported
 from .functions import language, torch_function
 
 MOST_TAPS = 256
@@ -37,6 +37,9 @@ def conv1d(input, weight, *args, **kwargs):
     rest = [(0, 0)] * (input.ndim - 1)
     wide = language("pad", input, (*rest, (before, after)), "constant", constant_values=0) if before + after else input
     last = int(input.shape[-1]) + before + after - reach
+    if last < 1:
+        message = f"conv1d of {last + reach} elements, padding included, with taps that span {reach + 1}"
+        raise ShapeError(message, "shape.convolve", help="pad the input, or give fewer taps")
     products = [wide[..., k * apart : k * apart + last : step] * weight[:, 0, k, None] for k in range(taps)]
     while len(products) > 1:
         pairs = [x + y for x, y in zip(products[::2], products[1::2])]
