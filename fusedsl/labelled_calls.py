@@ -58,12 +58,12 @@ class LabelledCalls:
         labels = _Labels()
         given = [labels.opened(x, f"argument {k}") for k, x in enumerate(args)]
         named = {name: labels.opened(x, name) for name, x in keywords.items()}
-        try:
-            call = self._elementwise(given, named)
-            results = call.program.run(call.values)
-        except ShapeError as fault:  # labels may align arrays of other shapes
-            raise _unfused(_told(fault)) from None
+        call = self._elementwise(given, named)
         values = [labels.read.get(id(x), x) for x in call.values]
+        try:
+            results = call.program.run(call.values)
+        except ShapeError as fault:  # axes are broadcast by name in xarray
+            raise _unfused(fault.message) from fault
         kept = _with_labels(call.traced.graph)
         wrapped = [
             _wrapped(result, values, call.program.names, node) if node in kept else result
@@ -78,8 +78,8 @@ class LabelledCalls:
         if reason is None:
             try:
                 call = self.prepared(args, keywords)
-            except ShapeError:  # arrays of other shapes may go through
-                raise
+            except ShapeError as fault:  # arrays of other shapes may go through
+                raise _unfused(fault.message) from fault
             except Exception as fault:
                 reason = _told(fault)
             else:
