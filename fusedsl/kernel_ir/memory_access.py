@@ -19,9 +19,9 @@ of elements; "element": single elements.
 
 ACCESS_BYTES = 16
 LONGEST = 1 << 29  # axis of a pass over scores, whose places are added up in 32 bits
-INDEX64_FROM = (1 << 31) - (
-    1 << 20
-)  # offsets and counts from here on need 64 bits; below, a last tile may reach past the end
+# Offsets and counts from here on need 64 bits. Below, a last tile may reach past the end, and the next of a block, by
+# the tiles of all blocks that share a row.
+INDEX64_FROM = (1 << 31) - (1 << 26)
 SHORT_ROW = 1 << 15  # columns, up to which a single row takes no longer where its ends are checked
 STATE_WORDS = 16  # registers of the states of one vector across columns, at most
 PLACED, PLACED_WORDS = 3, 24  # words of a (value, index) state; registers of such states at most (1.2 ms, or 1.9)

@@ -8,10 +8,12 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 import fusedsl as fd
+from fusedsl.hardware import hardware_facts
 from fusedsl.ir.dims import Symbol
 from fusedsl.kernel_ir.memory_access import INDEX64_FROM
 from fusedsl.runtime.arrays import describe_all
 from fusedsl.runtime.bind_shapes import bind_kernel
+from fusedsl.runtime.compile import scheduled_cuda
 from fusedsl.runtime.layout import ArrayLayout
 from fusedsl.runtime.outputs import packed_strides
 
@@ -200,6 +202,15 @@ def test_offsets_take_64_bits_where_32_do_not_reach(text, shape, strides, out, w
 
 def test_the_bound_of_32_bits_leaves_room_for_a_last_tile():
     assert not told("x + 1", (INDEX64_FROM - 1,)).kernel.index64 and told("x + 1", (INDEX64_FROM,)).kernel.index64
+
+
+@pytest.mark.parametrize("text", ["sum(x)", "argmax(x)", "v, i = topk(x, 2); v", "cumsum(x)"])
+@pytest.mark.parametrize("cc", [(8, 0), (9, 0)])
+def test_the_bound_leaves_room_for_the_tiles_of_all_blocks_of_a_row(text, cc):
+    bound = told(text, (INDEX64_FROM - 1,))
+    kernel, schedule = scheduled_cuda(bound, hardware_facts(cc))
+    stride = schedule.tile_elements * getattr(schedule, "blocks_per_row", 1)
+    assert not kernel.index64 and INDEX64_FROM + 2 * stride < 1 << 31  # loads are a tile ahead
 
 
 def test_vectors_need_addresses_and_strides_of_16_bytes():
