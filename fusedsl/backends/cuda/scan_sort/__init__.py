@@ -16,7 +16,7 @@ take_tile = _FILE.function("take_tile", "semaphores")
 tile_row = _FILE.function("tile_row", "number, tiles")
 reset_lookback = _FILE.function("reset_lookback", "semaphores, tiles, bytes")
 
-key_codec = File("scan_sort.sort_keys").type("key_codec", "name, descending, tile, group", Named)
+key_codec = File("scan_sort.sort_keys").type("key_codec", "name, descending, tile, group, wide=False", Named)
 
 _FILE = File("scan_sort.topk_intrinsics")
 make_entries = _FILE.maker("make_entries", "codec", "values, start, limit")

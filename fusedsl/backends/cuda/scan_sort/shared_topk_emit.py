@@ -94,7 +94,8 @@ class SharedTopKRow:
 
     def _merge(self, sort: Sort) -> None:
         """The block's best go to the workspace; the last block takes those of all."""
-        src, size, s, functions = self.src, entry_bytes(self.src.kernel), self.schedule, self.sort.functions
+        src, s, functions = self.src, self.schedule, self.sort.functions
+        size = entry_bytes(s, src.kernel)
         each = s.width * s.vectors
         codec = Named("codec")
         store = src.bind("store_best", store_run(codec, sort.count), src.functions)

@@ -27,15 +27,15 @@ class SharedTopKSchedule(SortSchedule):
         sort, rows = sort_of(kernel), prod(extents[: kernel.row_axes])
         assert sort is not None and sort.count is not None
         blocks = rows * self.blocks_per_row
-        workspace = blocks * sort.count * entry_bytes(kernel)
+        workspace = blocks * sort.count * entry_bytes(self, kernel)
         return LaunchConfig(blocks, self.block_threads, workspace=workspace, semaphores=rows)
 
 
-def entry_bytes(kernel: KernelIR) -> int:
+def entry_bytes(schedule: SharedTopKSchedule, kernel: KernelIR) -> int:
     """Bytes of a key with its column."""
     sort = sort_of(kernel)
     assert sort is not None
-    return 16 if sort.key.dtype.bits == 64 else 8
+    return 16 if sort.key.dtype.bits == 64 or schedule.sort_method.wide else 8
 
 
 def schedule_order(kernel: KernelIR, extents: Extents, hardware: Hardware) -> RowSchedule:

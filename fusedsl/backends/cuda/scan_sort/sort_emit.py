@@ -61,7 +61,9 @@ class RowSort:
         """The intrinsics of the kernel's order."""
         src, method = self.src, self.method
         src.functions += ["", ""]
-        codec = src.bind("codec", key_codec(sort.key.dtype.name, sort.descending, TILE, THREAD_GROUP), src.functions)
+        wide = {"wide": True} if method.wide else {}
+        made = key_codec(sort.key.dtype.name, sort.descending, TILE, THREAD_GROUP, **wide)
+        codec = src.bind("codec", made, src.functions)
         self._bind(to_entries=make_entries(codec))
         places = tuple(dict.fromkeys(place for _, place, _ in sort.places))
         if method.method == "rounds":
@@ -101,7 +103,7 @@ class RowSort:
         # as far as the loop over the row goes, in runs
         reach = max_misalignment(src.kernel, self.schedule.width) + method.size - 1
         src.assign("slots", f"int64(((columns + {reach}) >> {shift}) << {shift})")
-        bytes_each = 16 if phase.sort.key.dtype.bits == 64 else 8
+        bytes_each = 16 if phase.sort.key.dtype.bits == 64 or method.wide else 8
         row = "row0" if src.kernel.row_axes == 1 else "row"
         src.assign("work", f"workspace + int64({row}) * slots * {2 * bytes_each}")
 

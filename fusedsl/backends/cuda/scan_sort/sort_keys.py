@@ -30,10 +30,11 @@ class KeyCodec:
     descending: bool
     tile: Tile
     team: ThreadGroup
+    wide: bool = False  # tags do not fit in a word beside the key
 
     @property
     def words(self) -> int:
-        return 2 if self.kind.bits == 64 else 1
+        return 2 if self.kind.bits == 64 or self.wide else 1
 
     def tuple_of(self, count: int) -> types.UniTuple:
         return types.UniTuple(types.uint64, count * self.words)
@@ -82,7 +83,8 @@ class KeyCodec:
         b, kind = e.builder, self.kind
         bits = 64 if kind.bits == 64 else 32
         word, top = ir.IntType(bits), 1 << bits - 1
-        key = entry[0] if bits == 64 else b.trunc(b.lshr(entry[0], I64(32)), I32)
+        key = b.lshr(entry[0], I64(32)) if self.words == 1 else entry[0]
+        key = key if bits == 64 else b.trunc(key, I32)
         key = b.not_(key) if self.descending else key
         if kind.kind == "f":
             negative = b.icmp_signed(">=", key, word(0))
@@ -200,9 +202,9 @@ class KeyCodec:
             self.put(e, room, slot, self.empty())
 
 
-def key_codec(name: str, descending: bool, tile: Tile, team: ThreadGroup) -> KeyCodec:
+def key_codec(name: str, descending: bool, tile: Tile, team: ThreadGroup, wide: bool = False) -> KeyCodec:
     """The order of elements of this dtype, which the tiles of a team hold."""
-    return KeyCodec(dtype(name).compute, descending, tile, team)
+    return KeyCodec(dtype(name).compute, descending, tile, team, wide)
 
 
 def sort_in_registers(e: Emitter, order_of: KeyCodec, entries: list[Entry], count: int) -> list[Entry]:

@@ -8,6 +8,8 @@ from typing import Literal
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Sort
 
+TAG_COLUMNS = 1 << 31  # columns whose tags have 32 bits: an entry of one word has a key of 32 bits above its tag
+
 
 @dataclass(frozen=True)
 class SortMethod:
@@ -23,6 +25,12 @@ class SortMethod:
     size: int = 0
     keep: int = 0
     limit: int = 0
+    wide: bool = False  # entries have two words, as those of keys of 64 bits have anyhow
+
+
+def needs_wide_entries(sort: Sort, columns: int) -> bool:
+    """Whether the tags of so many columns do not fit in a word beside the key, though that is short enough."""
+    return sort.key.dtype.bits < 64 and columns > TAG_COLUMNS
 
 
 def sort_of(kernel: KernelIR) -> Sort | None:

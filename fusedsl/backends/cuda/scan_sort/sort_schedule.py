@@ -14,7 +14,7 @@ from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import VECTOR_CLASSES, WARP, RowSchedule, row_width
 from ..schedule_base import Extents
 from .radix_schedule import can_radix_sort, schedule_radix_sort
-from .sort_method import SortMethod, sort_of
+from .sort_method import SortMethod, needs_wide_entries, sort_of
 
 ADDRESSING = 20  # registers beside those that hold entries
 ROUNDS, ROUNDS_COLUMNS = 32, 1024  # the best so many of so many columns are taken out one after the other
@@ -52,7 +52,8 @@ def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     """How a row kernel with an order runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
     sort, columns = sort_of(kernel), extents[-1]
     assert sort is not None
-    slots = _slots(sort.key.dtype.bits)
+    wide = needs_wide_entries(sort, columns)
+    slots = _slots(wide or sort.key.dtype.bits == 64)
     width = row_width(kernel)
     reach = columns + (width - 1 if any(operand.access == "peeled" for operand in kernel.operands) else 0)
     few = sort.count is not None and sort.count <= ROUNDS and reach <= ROUNDS_COLUMNS
@@ -65,10 +66,10 @@ def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     if kernel.resident and reach <= (short if chosen else slots):
         return _sorted(kernel, columns, reach, width, hardware)
     if chosen:
-        return _chosen(kernel, extents, width, sort.count or 1, slots, hardware)
+        return _of_width(_chosen(kernel, extents, width, sort.count or 1, slots, hardware), wide)
     if can_radix_sort(kernel, columns):
         return schedule_radix_sort(kernel, extents, hardware)
-    return _merged(kernel, columns, width, slots, hardware)
+    return _of_width(_merged(kernel, columns, width, slots, hardware), wide)
 
 
 def generic_sort(
@@ -77,7 +78,8 @@ def generic_sort(
     """The kernel, resident or not, and how it runs, in few forms for all extents."""
     sort, columns, width = sort_of(held), extents[-1], row_width(held)
     assert sort is not None
-    slots = _slots(sort.key.dtype.bits)
+    wide = needs_wide_entries(sort, columns)
+    slots = _slots(wide or sort.key.dtype.bits == 64)
     keep, reach = _power(sort.count or columns), columns + width - 1
     chosen = sort.count is not None and _power(sort.count) <= slots // 4
     for size in (*SHORTER, ROUNDS_COLUMNS if chosen else slots):
@@ -89,16 +91,21 @@ def generic_sort(
     if chosen:
         crowd = prod(extents[: held.row_axes]) * WARP >= hardware.multiprocessors * BUSY
         like = (MANY if crowd else hardware.multiprocessors, *(1,) * (held.row_axes - 1), MANY)
-        schedule = _chosen(streamed, like, width, sort.count or 1, slots, hardware)
+        schedule = _of_width(_chosen(streamed, like, width, sort.count or 1, slots, hardware), wide)
         return streamed, replace(schedule, reason=schedule.reason.replace(f"{MANY} columns", f"{columns} columns"))
     if can_radix_sort(streamed, columns):
         return streamed, schedule_radix_sort(streamed, extents, hardware)
-    return streamed, _merged(streamed, columns, width, slots, hardware)
+    return streamed, _of_width(_merged(streamed, columns, width, slots, hardware), wide)
 
 
-def _slots(bits: int) -> int:
+def _slots(two_words: bool) -> int:
     """Entries that shared memory has room for."""
-    return ROOM_BYTES // (16 if bits == 64 else 8)
+    return ROOM_BYTES // (16 if two_words else 8)
+
+
+def _of_width(schedule: SortSchedule, wide: bool) -> SortSchedule:
+    """The schedule, with entries of two words if they are to be `wide`."""
+    return replace(schedule, sort_method=replace(schedule.sort_method, wide=True)) if wide else schedule
 
 
 def _power(n: int) -> int:
