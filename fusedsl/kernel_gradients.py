@@ -45,7 +45,7 @@ def value_and_gradient_text(source: TextSource, wrt: Sequence[str] | str | None)
 
 def _variables(source: TextSource, wrt: Sequence[str] | str | None) -> tuple[dict[str, str], list[str]]:
     """(lines that keep parameters which the program assigns anew, by name; the name of each variable)."""
-    wanted = source.names if wrt is None else wrt.replace(",", " ").split() if isinstance(wrt, str) else tuple(wrt)
+    wanted = source.names if wrt is None else _given(wrt)
     if not wanted:
         raise ArgumentError("wrt names no parameter", "argument.gradient", help='wrt=("x",)')
     used, assigned = _names(source), _assigned(source)
@@ -61,6 +61,15 @@ def _variables(source: TextSource, wrt: Sequence[str] | str | None) -> tuple[dic
             lines[kept] = f"{kept} = {name}"
         values.append(kept if name in assigned else name)
     return lines, values
+
+
+def _given(wrt: Sequence[str] | str) -> Sequence[str]:
+    if isinstance(wrt, str):
+        return wrt.replace(",", " ").split()
+    if isinstance(wrt, (tuple, list)) and all(isinstance(name, str) for name in wrt):
+        return wrt
+    message = f"wrt is names of parameters, not {wrt!r}"
+    raise ArgumentError(message, "argument.gradient", help='wrt="x", or wrt=("x", "w")')
 
 
 def _assigned(source: TextSource) -> set[str]:

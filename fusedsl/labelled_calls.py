@@ -7,6 +7,7 @@ for nothing else: a Series' sum leaves NaN out, slices move labels. All other ca
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ class _Labels:
     def __init__(self) -> None:
         self.read: dict[int, Labelled] = {}  # by the array's id
         self.objects: dict[int, Any] = {}
+        self.addresses: dict[int, Any] = {}  # of memory: its first object
 
     def opened(self, x: Any, name: str) -> Any:
         """`x` with an array for each labelled one."""
@@ -42,8 +44,10 @@ class _Labels:
         found = containers.read(x, name)
         if not isinstance(found, Labelled) or type(found.array) is not np.ndarray:
             raise _unfused(f"{name} is no Series, DataFrame or DataArray of numbers in NumPy arrays")
-        self.read[id(found.array)], self.objects[id(found.array)] = found, x
-        return found.array
+        known = self.addresses.setdefault(found.array.ctypes.data, x)
+        own = found.array if known is x else found.array.copy()  # the same memory under other labels
+        self.read[id(own)], self.objects[id(own)] = replace(found, array=own), x
+        return own
 
 
 class LabelledCalls:

@@ -38,6 +38,7 @@ FIXED = {
 }
 UNARY = {"-": "negate", "sign": "take the sign of"}
 MOST_ELEMENTS = 1 << 48  # elements of an array: minutes on the fastest device
+CONVOLUTIONS = ("convolve", "correlate")
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
@@ -106,6 +107,17 @@ def explain(check: Check, extents: Mapping[Symbol, int]) -> ShapeError:
     return ShapeError(message, f"shape.{code}", note=note, help=help, **location)  # type: ignore[arg-type]
 
 
+def _empty_words(check: Check, shown: Sequence[str]) -> tuple[str, str | None, str | None, str]:
+    if check.what in CONVOLUTIONS:
+        return f"{check.what} with no taps: {shown[0]}", None, "give one tap or more", "convolve"
+    if check.what.startswith("segment"):
+        help = "there is one more than segments: segment k ends before offsets[k + 1]"
+        return f"{check.what} with no offsets: {shown[0]}", None, help, "segment"
+    help = "guard the call, or use sum, any or all, which have one"
+    help = "mode='constant' needs no elements to go on from" if check.what == "pad" else help
+    return f"{check.what} of an empty array {shown[0]} has no value", None, help, "empty"
+
+
 def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None, str | None, str]:
     shown = [describe(t, extents) for t in check.operands]
     values = [evaluate(d, extents) for d in check.dims]
@@ -130,14 +142,10 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
             "index",
         )  # type: ignore[operator]
     if check.kind == "nonempty":
-        return (
-            f"{check.what} of an empty array {shown[0]} has no value",
-            None,
-            "mode='constant' needs no elements to go on from"
-            if check.what == "pad"
-            else "guard the call, or use sum, any or all, which have one",
-            "empty",
-        )
+        return _empty_words(check, shown)
+    if check.what in CONVOLUTIONS:
+        return (f"{check.what} of {values[1]} taps with an axis of {values[0]}: {shown[0]}", None,
+                "taps are no longer than the axis: swap the two", "convolve")  # fmt: skip
     if check.what == "sliding_window":
         return (f"windows of {values[1]} elements in an axis of {values[0]}: {shown[0]}", None,
                 f"a window has at most {values[0]} elements here", "sliding_window")  # fmt: skip

@@ -14,7 +14,7 @@ from ..errors import ArgumentError
 from . import joins, row_ops, shapes
 from .builder import GraphBuilder, fail
 from .checks import explain
-from .dims import Dim, expression
+from .dims import Dim, evaluate, expression
 from .folds import FOLDS
 from .gathers import INSIDE, gather
 from .graph import Check, Node, Type, node, value_of
@@ -39,14 +39,14 @@ class Window:
     count: Dim
 
 
-def require_windows(b: GraphBuilder, x: Node, axis: int, n: Dim) -> None:
+def require_windows(b: GraphBuilder, x: Node, axis: int, n: Dim, what: str = "sliding_window") -> None:
     """Check that an axis holds a window of `n` elements."""
     if isinstance(n, int) and n < 1:
         fault = ArgumentError(f"a window has 1 element or more, not {n}", "argument.range", help="give 1 or more")
         raise fail(fault, 1)
     size = x.type.shape[axis]
-    check = Check("enough", (size, n), "sliding_window", (x.type,), site=b.site)
-    if isinstance(size, int) and isinstance(n, int) and size < n:
+    check = Check("enough", (size, n), what, (x.type,), site=b.site)
+    if evaluate(size, b.extents) < evaluate(n, b.extents):
         raise explain(check, b.extents)
     if not (isinstance(size, int) and isinstance(n, int)) and n not in (1, size):
         b.checks.append(check)

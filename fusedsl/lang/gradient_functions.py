@@ -74,15 +74,27 @@ def _variables(b: GraphBuilder, name: str, values: Nodes, operand: int) -> Nodes
     """Values to differentiate by: arguments, or what is computed from them."""
     if not values:
         message = f"{name} needs the value that it differentiates by"
-        raise ArgumentError(message, "argument.missing", help="name it last: grad(loss, x)")
+        raise ArgumentError(
+            message,
+            "argument.missing",
+            help=f"name it last: {'grad(loss, x)' if name == 'grad' else 'vjp(y, cotangent, x)'}",
+        )
     for k, x in enumerate(values):
         if x.type.dtype.kind == "f" and not x.type.dtype.storage and x.op != "const":
             continue
         if x.op == "const":
-            fault: Any = ArgumentError(f"{name} by a literal", "argument.gradient", help="name an argument")
+            fault: Any = ArgumentError(
+                f"{name} by a literal",
+                "argument.gradient",
+                help="name an array; wrt=... of Kernel.grad leaves others out",
+            )
         else:
             message = f"{name} by {b.describe(x.type)}: only floats that compute have derivatives"
-            fault = DTypeError(message, "dtype.gradient", help="cast it first, and differentiate by the cast value")
+            fault = DTypeError(
+                message,
+                "dtype.gradient",
+                help="wrt=... of Kernel.grad leaves it out; or cast it, and differentiate by the cast value",
+            )
         raise fail(fault, operand + k if operand != 1 or name == "grad" else operand, None if name != "jvp" else k)
     return values
 

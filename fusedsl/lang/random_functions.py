@@ -13,6 +13,7 @@ from ..ir.types import FLOAT32, FLOAT64, INT64, UINT32, UINT64, DType
 from .functions import function
 from .parameter_kinds import KINDS, dim_of, not_constant, show_value
 
+MOST_NUMBERS = 1 << 32  # from which randint chooses
 BITS = {FLOAT32: 24, FLOAT64: 53}  # random bits of a number in [0, 1)
 
 
@@ -50,16 +51,17 @@ def _shape_and_dtype(b: GraphBuilder, x: Any) -> tuple[tuple[Dim, ...], DType]:
     raise fail(not_constant(fault, x), 1)
 
 
-def _random_bits(b: GraphBuilder, name: str, seed: Node, stream: Node | int, shape: tuple[Dim, ...]) -> Node:
-    """64 or 32 random bits for each element; neighbours share the output of one counter."""
+def _random_bits(
+    b: GraphBuilder, name: str, seed: Node, stream: Node | int, shape: tuple[Dim, ...], operand: int = 2
+) -> Node:
+    """64 or 32 random bits for each element; neighbours share the output of one counter. The stream is this operand."""
     number = b.literal(stream) if isinstance(stream, int) else stream
-    key, counter = _integer_operand(b, seed, 0), _integer_operand(b, number, 2)
+    key, counter = _integer_operand(b, "seed", seed, 0), _integer_operand(b, "stream", number, operand)
     return b.elementwise(name, b.cast(_linear_index(b, shape), UINT64), key, counter)
 
 
-def _integer_operand(b: GraphBuilder, x: Node, operand: int) -> Node:
+def _integer_operand(b: GraphBuilder, what: str, x: Node, operand: int) -> Node:
     if x.type.shape or x.type.dtype.kind not in "iu":
-        what = ("seed", "", "stream")[operand]
         fault: type[FusedslError] = ArgumentError if x.type.shape else DTypeError
         message, help = f"a {what} is one integer, not {b.describe(x.type)}", "e.g. uniform(7, x), or int64(seed)"
         raise fail(fault(message, code=f"argument.{what}", help=help), operand)
@@ -103,11 +105,15 @@ def randint(b: GraphBuilder, seed: Node, shape: tuple[Dim, ...], low: Node, high
     """
     for operand, bound in ((2, low), (3, high)):
         if bound.type.shape or bound.type.dtype.kind not in "iu":
-            message = f"low and high are integers, not {b.describe(bound.type)}"
+            message = f"low and high are one integer each, not {b.describe(bound.type)}"
             raise fail(DTypeError(message, "argument.range", help="e.g. randint(7, (3,), 0, 10)"), operand)
+    if low.op == high.op == "const" and not 0 < value_of(high) - value_of(low) <= MOST_NUMBERS:
+        message = f"randint from {value_of(low)} to {value_of(high)} - 1"
+        help = "high is more than low, by 2^32 at most"
+        raise fail(ArgumentError(message, "argument.range", help=help), 3)
     low, high = b.convert(low, INT64), b.convert(high, INT64)
     span = b.cast(b.elementwise("subtract", high, low), UINT64)
-    bits = _random_bits(b, "philox_pair", seed, stream, shape)
+    bits = _random_bits(b, "philox_pair", seed, stream, shape, 4)
     half = b.literal(32)
     upper = b.elementwise("multiply", b.elementwise("right_shift", bits, half), span)
     lower = b.elementwise("multiply", b.elementwise("bitwise_and", bits, b.literal((1 << 32) - 1)), span)

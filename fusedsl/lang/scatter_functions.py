@@ -6,30 +6,30 @@ The signature of each function is its signature in a program; `@function` gives 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError
 from ..ir import scatters, shapes
 from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, expression, product
-from ..ir.graph import Node, node
+from ..ir.graph import Check, Node, node, value_of
 from ..ir.ops import ROUNDED
 from ..ir.scatters import DROPPED, Target
 from ..ir.types import BOOL, FLOAT64, INT64, DType
 from .array_functions import as_float
 from .functions import function
-from .parameter_kinds import dim_of, show_value
+from .parameter_kinds import dim_of, not_constant, show_value
 
 
 def _base(b: GraphBuilder, base: Any, indices: Node, values: Node, fold: str, axis: int) -> tuple[Node, Node]:
     """(array to merge into, values) in one dtype; of a size, an array of the fold's identity."""
     dim = dim_of(base)
     if dim is None:
-        if not isinstance(base, Node):
+        if not isinstance(base, Node) or not base.type.rank:
             message = f"base is an array, or the size of one, not {show_value(base)}"
-            raise fail(
-                ArgumentError(message, "argument.kind", help="scatter_add(x, i, v), or scatter_add(10, i, v)"), 0
-            )
+            fault = ArgumentError(message, "argument.kind", help="scatter_add(x, i, v), or scatter_add(10, i, v)")
+            raise fail(not_constant(fault, base), 0)
         return scatters.promoted(b, base, values)
     if axis != 0:
         message = "a size makes an array whose first axis is indexed"
@@ -80,10 +80,13 @@ def scatter(b: GraphBuilder, base: Node, indices: Node, values: Node, axis: int 
 @function(n="extent")
 def bincount(b: GraphBuilder, x: Node, n: Dim, weights: Node | None = None):
     """How often each integer from 0 to n - 1 is in x, or the sums of its weights; other integers are left out."""
-    return _counts(b, x, n, weights)
+    return _counts(b, "bincount", x, n, weights)
 
 
-def _counts(b: GraphBuilder, x: Node, n: Dim, weights: Node | None) -> Node:
+def _counts(b: GraphBuilder, what: str, x: Node, n: Dim, weights: Node | None) -> Node:
+    if weights is not None:
+        shapes_of = [x.type.shape, weights.type.shape]
+        b.broadcast(shapes_of, Check("equal", (), what, (x.type, weights.type), site=b.site))
     d = INT64 if weights is None else FLOAT64
     values = b.convert(b.literal(1), d) if weights is None else b.convert(b.strong(weights), d)
     return scatters.scatter_fold(b, scatters.identity(b, "sum", d, (n,)), x, values, "sum", Target(0, DROPPED))
@@ -104,7 +107,7 @@ def histogram(
     flat = as_float(b, b.strong(x))
     low, high = _outer_edges(b, flat, range)
     bin_of = _bin_of(b, flat, low, high, count)
-    hist = _counts(b, bin_of, count, weights)
+    hist = _counts(b, "histogram", bin_of, count, weights)
     edges = _edge(b, b.iota(expression("+", count, 1)), low, high, count, flat.type.dtype)
     if density:
         widths = b.elementwise("divide", b.elementwise("subtract", high, low), b.extent(count))
@@ -125,6 +128,10 @@ def _outer_edges(b: GraphBuilder, x: Node, range: Any) -> tuple[Node, Node]:
         and all(isinstance(end, Node) and not end.type.rank for end in range)
     ):
         low, high = range
+        ends = [value_of(end) for end in range if end.op == "const"]
+        if not all(map(isfinite, ends)) or ends != sorted(ends):
+            message = f"range is from {' to '.join(map(str, ends))}"
+            raise fail(ArgumentError(message, "argument.range", help="two finite numbers, the least first"), 2)
     else:
         message = f"range is two numbers, not {show_value(range)}"
         raise fail(ArgumentError(message, "argument.range", help="range=(lo, hi)"), 2)

@@ -102,7 +102,9 @@ def _correlated(b: GraphBuilder, name: str, a: Node, taps: Taps, mode: Any) -> N
     """The sum of windows times taps, in the operands' dtype."""
     check_choice(f"mode of {name}", mode, MODES, 2)
     kind, n, last = a.type.dtype, taps.count, a.type.rank - 1
-    windows.require_windows(b, a, last, n)
+    if not taps.given:
+        shapes.require_elements(b, name, taps.parts[0], (0,))
+    windows.require_windows(b, a, last, n, name)
     less = expression("-", n, 1)
     before = {"full": less, "same": expression("//", n, 2), "valid": 0}[mode]
     after = {"full": less, "same": expression("//", less, 2), "valid": 0}[mode]

@@ -71,7 +71,7 @@ def merged_at(b: GraphBuilder, base: Node, places: Node, value: Node, fold: str)
     return shapes.reshape(b, flat, base.type.shape)
 
 
-def at(recorder: Any, name: str, array: Any, key: tuple, value: Any) -> None:
+def at(recorder: Any, name: str, array: Any, key: tuple, value: Any = None) -> None:
     """`ufunc.at(array, key, value)` of the ufunc of this name."""
     if name not in FOLDS:
         help = f"{', '.join(FOLDS)} are there; do others outside of the function"

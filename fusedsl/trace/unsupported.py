@@ -10,8 +10,12 @@ OUTSIDE = "compute it outside of the function, and pass the result"
 # (names, help)
 FAMILIES: tuple[tuple[str, str], ...] = (
     (
-        "index_reduce put place masked_scatter segment_reduce",
+        "index_reduce put place masked_scatter",
         "x[i] = values writes at indices, np.add.at and index_add_ add there; or do it outside of the function",
+    ),
+    (
+        "segment_reduce",
+        "fd.kernel has segment_sum, segment_mean, segment_max and segment_min; index_add_ adds rows of one index here",
     ),
     (
         "histogram2d histogramdd histogram_bin_edges histc unique_counts",

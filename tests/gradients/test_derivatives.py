@@ -10,6 +10,8 @@ torch = pytest.importorskip("torch")
 from gradient_table import ARRAYS, recurrence  # noqa: E402
 from oracle import evaluate, graph_of  # noqa: E402
 
+import fusedsl as fd  # noqa: E402
+
 x, w, z, m = (ARRAYS[name] for name in "xwzm")
 
 
@@ -104,3 +106,10 @@ def test_gradients_have_the_dtype_and_shape_of_their_variable(dtype):
     right = evaluate("grad(sum(tanh(x * w + b)), x, w, b)", x=x, w=w, b=w[:1])
     for made, wanted in zip(found, right):
         np.testing.assert_allclose(made, wanted, rtol=5e-3, atol=5e-3)
+
+
+@pytest.mark.parametrize("wrt", [0, ("x", 1), {"x": 1}, (), "q"])
+def test_wrt_names_parameters(wrt):
+    with pytest.raises(fd.ArgumentError) as fault:
+        fd.kernel("x * w").grad(wrt=wrt)
+    assert fault.value.code == "argument.gradient" and fault.value.help

@@ -80,6 +80,7 @@ def test_every_operation_has_a_rule_or_a_reason():
         ("grad(sum(x), 2)", "argument.gradient", 14),
         ("grad(sum(x), i)", "dtype.gradient", 14),
         ("grad(sum(i), x)", "dtype.gradient", 6),
+        ("vjp(x, x)", "argument.missing", 1),
         ("vjp((x, x), x, x)", "argument.gradient", 13),
         ("vjp(x, i[:2], x)", "shape.broadcast", 8),
         ("jvp(x, x, (x, x))", "argument.gradient", 11),

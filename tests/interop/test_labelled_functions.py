@@ -51,6 +51,20 @@ def test_polars_and_xarray_in_and_out():
         assert found.name == expected.name and found.dims == expected.dims and "x" in found.coords
 
 
+@pytest.mark.parametrize("shape", [(2, 2), (2, 3)])
+def test_arrays_of_the_same_memory_keep_labels_of_their_own(shape):
+    xarray = pytest.importorskip("xarray")
+    x = np.arange(6.0)[: shape[0] * shape[1]].reshape(shape)
+    there, turned, column = (xarray.DataArray(x, dims=dims) for dims in (("i", "j"), ("j", "i"), ("k", "i")))
+    coordinates = [xarray.DataArray(x[0], {"i": first + np.arange(shape[1])}, ("i",)) for first in (1, 2)]
+    for a, b in ((there, turned), (there, column), coordinates, (there, xarray.DataArray(x[:, 0], dims="i"))):
+        if a.sizes.get("i") != b.sizes.get("i"):
+            continue
+        with pytest.warns(RuntimeWarning, match="ran without fusion"):
+            found = fd.fuse(lambda p, q: p * q)(a, b)
+        xarray.testing.assert_identical(found, a * b)
+
+
 OTHERS = {
     "different indexes": (lambda x, y: x * y, A, B[::-1]),
     "is broadcast": (lambda x, y: x * y, A, ONE),

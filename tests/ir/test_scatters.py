@@ -139,6 +139,12 @@ FAULTS = [
     ("histogram(v, x)", ArgumentError, "argument.bins"),
     ("histogram(v, 4, range=3)", ArgumentError, "argument.range"),
     ("histogram(v > 0, 4)", DTypeError, "dtype.histogram"),
+    ("histogram(v, 4, range=(3, 1))", ArgumentError, "argument.range"),
+    ("histogram(v, 4, range=(0, inf))", ArgumentError, "argument.range"),
+    ("histogram(v, 4, weights=v[1:])", ShapeError, "shape.broadcast"),
+    ("scatter_add(2.5, i, v)", ArgumentError, "argument.kind"),
+    ("scatter_add(sum(v), i, v)", ArgumentError, "argument.kind"),
+    ("segment_sum(w, offsets=o[:0])", ShapeError, "shape.segment"),
 ]
 
 
@@ -148,6 +154,16 @@ def test_faults_have_errors_of_their_own(text, kind, code):
         fd.evaluate(text, GIVEN)
     assert fault.value.help and fault.value.text == text
     assert fault.value.code == code
+
+
+def test_a_size_may_be_an_argument():
+    found = fd.kernel("scatter_add(n, i, v)")(n=3, i=np.array([0, 2, 2]), v=np.float32([1, 2, 3]))
+    np.testing.assert_array_equal(found, np.float32([1, 0, 5]))
+
+
+def test_counts_name_themselves():
+    with pytest.raises(ShapeError, match="cannot apply bincount"):
+        fd.evaluate("bincount(i, 3, w)", i=np.array([0, 1]), w=np.ones(3))
 
 
 def test_scatters_of_no_elements_and_into_none():

@@ -109,6 +109,9 @@ def test_dropout_is_one_map_and_its_mask_comes_back():
         ("uniform(1)", fd.ArgumentError, 10),
         ("normal(1, x, stream=x)", fd.ArgumentError, 21),
         ("uniform(1, (2, s))", fd.ArgumentError, 16),
+        ("randint(1, (2,), 3, 3)", fd.ArgumentError, 21),
+        ("randint(1, (2,), 0, 2**40)", fd.ArgumentError, 21),
+        ("randint(1, (2,), 0, 3, stream=s)", fd.DTypeError, 31),
     ],
 )
 def test_faults_are_placed(text, error, column):
@@ -133,3 +136,9 @@ def test_a_permutation_has_every_number_once():
     np.testing.assert_array_equal(np.sort(found), np.arange(1000))
     assert (found == np.arange(1000)).sum() < 10
     np.testing.assert_array_equal(found, evaluate("permutation(5, 1000)"))
+
+
+@pytest.mark.parametrize("cc", (75, 90))
+@pytest.mark.parametrize("n", (0, 1))
+def test_permutations_of_none_and_of_one_are_planned_for_cuda(n, cc):
+    assert fd.kernel(f"permutation(5, {n})", fallback=False).explain(cc=cc, compile=False).kernels

@@ -63,3 +63,8 @@ def test_numpy_writes_are_numpys(function):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
         assert a.dtype == b.dtype
     np.testing.assert_allclose(ours, given, rtol=1e-5, atol=1e-6)  # what is written to an argument
+
+
+def test_ufuncs_of_one_operand_are_refused_by_name():
+    with pytest.raises(fd.Unsupported, match=r"negative\.at"):
+        fd.fuse(lambda x: np.negative.at(x, INDEX))(X.copy())

@@ -63,7 +63,7 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
     if method == "accumulate" and name in SCANS:
         return _accumulate(recorder, SCANS[name], *inputs, **kwargs)
     if method == "at":
-        return at(recorder, name, recorder.lifted(inputs[0]), positions(recorder, inputs[1]), inputs[2])
+        return at(recorder, name, recorder.lifted(inputs[0]), positions(recorder, inputs[1]), *inputs[2:])
     if method != "__call__":
         helps = {
             "reduce": f"a list is reduced one by one: np.{name}.reduce([a, b])",

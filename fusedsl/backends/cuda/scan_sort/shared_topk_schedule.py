@@ -68,7 +68,7 @@ def _shared(kernel: KernelIR, extents: Extents, hardware: Hardware, alone: RowSc
         return None
     sort, rows, columns = sort_of(kernel), max(1, prod(extents[: kernel.row_axes])), extents[-1]
     assert sort is not None and sort.count is not None
-    blocks = min(hardware.multiprocessors * alone.blocks // rows, isqrt(columns // sort.count))
+    blocks = min(hardware.multiprocessors * alone.blocks // rows, isqrt(columns // max(1, sort.count)))
     if blocks < SHARING or columns < LEAST_COLUMNS:
         return None
     shared = SharedTopKSchedule(**{f.name: getattr(alone, f.name) for f in fields(alone)}, blocks_per_row=blocks)
