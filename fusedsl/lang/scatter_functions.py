@@ -128,9 +128,9 @@ def _outer_edges(b: GraphBuilder, x: Node, range: Any) -> tuple[Node, Node]:
         and all(isinstance(end, Node) and not end.type.rank for end in range)
     ):
         low, high = range
-        ends = [value_of(end) for end in range if end.op == "const"]
-        if not all(map(isfinite, ends)) or ends != sorted(ends):
-            message = f"range is from {' to '.join(map(str, ends))}"
+        given = [value_of(end) for end in range if end.op == "const"]
+        if not all(map(isfinite, given)) or given != sorted(given):
+            message = f"range is from {' to '.join(map(str, given))}"
             raise fail(ArgumentError(message, "argument.range", help="two finite numbers, the least first"), 2)
     else:
         message = f"range is two numbers, not {show_value(range)}"
