@@ -46,7 +46,7 @@ def require_windows(b: GraphBuilder, x: Node, axis: int, n: Dim, what: str = "sl
         raise fail(fault, 1)
     size = x.type.shape[axis]
     check = Check("enough", (size, n), what, (x.type,), site=b.site)
-    if evaluate(size, b.extents) < evaluate(n, b.extents):
+    if n != 1 and evaluate(size, b.extents) < evaluate(n, b.extents):
         raise explain(check, b.extents)
     if not (isinstance(size, int) and isinstance(n, int)) and n not in (1, size):
         b.checks.append(check)
