@@ -213,6 +213,14 @@ def test_an_abandoned_call_ends_after_its_piece_and_leaves_outputs_alone(all_cal
     assert kernel(np.ones(4)) == 30
 
 
+def test_every_kernel_that_nothing_interrupts_has_an_estimate_of_its_time():
+    kernel = fd.kernel("scatter_add(10, i, x), sort(x)", fallback=False)
+    kernel(i=np.arange(6), x=np.ones(6))
+    (prepared,) = kernel._program._calls.values()
+    seconds = [r.work.unit_seconds for r in prepared.records]
+    assert len(seconds) >= 2 and all(each > 0 for each in seconds)
+
+
 def test_long_calls_raise_what_their_work_raises_and_other_threads_work_themselves():
     with pytest.raises(ZeroDivisionError):
         run_interruptibly(lambda: 1 // 0)

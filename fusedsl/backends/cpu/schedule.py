@@ -173,7 +173,8 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
     if schedule == "split":
         return _split(kernel, rows, columns, extents)
     if schedule.startswith("scatter"):
-        return CpuLaunch((CpuStage("kernel", int(schedule.partition(":")[2] or 1), 1),))
+        units = CpuStage("kernel", int(schedule.partition(":")[2] or 1), 1)
+        return CpuLaunch((units,), unit_seconds=seconds(kernel, extents))  # each unit reads all elements
     if schedule == "scan":
         return _split_scan(kernel, rows, columns, extents)
     if schedule == "mixed":
