@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 from source_tree import PACKAGE, classes, cycles, external, functions, imported, modules, parameters, tree
@@ -126,6 +127,12 @@ def test_folders_of_cuda_are_small():
 def test_files_are_short():
     lines = {name.removeprefix("fusedsl."): len(path.read_text().splitlines()) for name, path in modules().items()}
     assert {name for name, count in lines.items() if count > MOST_LINES} <= LONG_FILES, "split it by idea"
+
+
+def test_no_two_test_files_have_one_name():
+    """pytest collects them as modules without a package."""
+    names = Counter(path.name for path in (PACKAGE.parent / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_every_file_says_its_job_first():

@@ -13,7 +13,7 @@ import fusedsl as fd
 from fusedsl.ir.types import INT64
 
 pytest.importorskip("numba_cuda")
-from fusedsl.backends.cuda.math.half_precision import TANH, TANH_DIVISOR, TANH_END
+from fusedsl.backends.cuda.math.half_precision import TANH_DENOMINATOR, TANH_END, TANH_NUMERATOR
 from fusedsl.backends.cuda.peephole.narrow_integers import PLACES, narrowed
 
 CAUSAL = "iota(s, -1) <= iota(s, -2)"
@@ -141,10 +141,10 @@ def test_the_quick_tanh_is_within_its_bound_and_never_above_1():
     x = np.concatenate([np.linspace(0, 12, 200_001), np.geomspace(1e-38, 12, 200_001)]).astype(np.float32)
     least = np.minimum(x, np.float32(TANH_END))
     square = least * least
-    above, below = (np.full_like(x, c) for c in (TANH[-1], 1))
-    for c in TANH[-2::-1]:
+    above, below = (np.full_like(x, c) for c in (TANH_NUMERATOR[-1], 1))
+    for c in TANH_NUMERATOR[-2::-1]:
         above = (above.astype(np.float64) * square + np.float32(c)).astype(np.float32)
-    for c in TANH_DIVISOR[::-1]:
+    for c in TANH_DENOMINATOR[::-1]:
         below = (below.astype(np.float64) * square + np.float32(c)).astype(np.float32)
     found = above * least * (1 / below.astype(np.float64)).astype(np.float32)
     exact = np.tanh(x.astype(np.float64))
