@@ -269,4 +269,5 @@ def contiguous(input, memory_format=None):
 
 @torch_function()
 def detach(input):
-    return language("stop_gradient", input)
+    """A view of the same memory, which derivatives take as a constant."""
+    return input.viewed(View(input.recorder.builder.stop_gradient, lambda base, value: value))
