@@ -30,7 +30,6 @@ def arrays() -> dict:
 
 GIVEN = arrays()
 TEXTS = [
-    "bincount(i[0], 4, 1.5) != x[1], scatter_add(4, k[2] % 4, w[0, 0])",
     "scatter_add(x, i, v * 2)",
     "scatter_max(x, i, v), scatter_min(x, i, v)",
     "scatter(x, i, v)",
@@ -47,6 +46,7 @@ TEXTS = [
     "histogram(w, 8, range=(-1, 1))[0]",
     "scatter_add(softmax(y), i, cumsum(w, axis=0) - mean(w))",
     "scatter_add(cumsum(v[9:18]), i[9:18], v[9:18]), segment_sum(cumsum(w, axis=0), offsets=o)",
+    "bincount(i[0], 4, 1.5) != x[1], scatter_add(4, k[2] % 4, w[0, 0])",
 ]
 
 
