@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .caller_scope import bind_arguments
 from .config import Options, current, options
 from .errors import ArgumentError, FusedslError, fold, public_api, trimmed
-from .inspection import FALSE, NONE, SM90, TRUE, check_save_keywords, told_apart
+from .inspection import FALSE, NONE, SM90, TRUE, check_save_keywords, split_options
 from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
@@ -176,7 +176,7 @@ class Kernel:
         options: Mapping[str, Any] = NO_OPTIONS,
     ) -> Inspected:
         """The result of `look`, given the program that these arguments would run, them as plain arrays, and options."""
-        named, chosen = told_apart(named, self.params[len(args) :], options)
+        named, chosen = split_options(named, self.params[len(args) :], options)
         kernel = self._variants.for_constants(self, named)
         values = kernel._bind(args, named)
         other, rest = kernel._variants.for_integers(kernel, values)
@@ -329,7 +329,7 @@ class Kernel:
 
         text, params, constants = self._definition
         called = {"text": text, "params": params, "constants": dict(constants or {})}
-        named, options = told_apart(named, self.params[len(args) :], {"cc": cc})
+        named, options = split_options(named, self.params[len(args) :], {"cc": cc})
         check_save_keywords(named, self.params)
         save(path, called, self._program, self._bind(args, named), **options)
 

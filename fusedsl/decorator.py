@@ -13,7 +13,7 @@ from . import metric_counts
 from .arguments import Arguments, Describe, InsideTrace, Untraceable, keyword_names, positional_names
 from .config import Options, current
 from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, public_api, trimmed
-from .inspection import FALSE, NONE, SM90, TRUE, check_save_keywords, told_apart
+from .inspection import FALSE, NONE, SM90, TRUE, check_save_keywords, split_options
 from .interop.cloudpickle import cloud_pickles, found_by_name
 from .profiler_ranges import profiled_calls
 from .program import Program
@@ -226,15 +226,15 @@ class Fused(Generic[P, R]):
         self, args: tuple, keywords: Mapping[str, Any], look: Callable[..., Inspected], options: Mapping[str, Any]
     ) -> Inspected:
         """The result of `look`, given the program that these arguments would run, its values, and the options."""
-        call, chosen = self._told_apart(args, keywords, options)
+        call, chosen = self._split_options(args, keywords, options)
         path = self._trace(call)
         return look(path.program, [*call.values, *path.traced.captures], **chosen)
 
-    def _told_apart(
+    def _split_options(
         self, args: tuple, keywords: Mapping[str, Any], options: Mapping[str, Any]
     ) -> tuple[Arguments, dict[str, Any]]:
         """The arguments, and the options that were given beside them."""
-        keywords, chosen = told_apart(keywords, self._free(len(args)), options)
+        keywords, chosen = split_options(keywords, self._free(len(args)), options)
         return self._arguments(args, keywords, described), chosen
 
     def _free(self, given: int) -> frozenset[str]:
@@ -318,7 +318,7 @@ class Fused(Generic[P, R]):
         from .aot.save import save
 
         check_save_keywords(keywords, self._keywords)
-        call, options = self._told_apart(args, keywords, {"cc": cc})
+        call, options = self._split_options(args, keywords, {"cc": cc})
         traced = self._trace(call).traced
         source = Retraced(self.function, call, traced, source_of(self.function), self.options)
         record = function_to_json(self.function, call, traced, source.text)

@@ -24,7 +24,7 @@ FALSE: Any = _Default(False)
 SM90: Any = _Default((90,))
 
 
-def told_apart(
+def split_options(
     named: Mapping[str, Any], free: Collection[str], options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(arguments by name, options that were given); `free` are the parameters that no positional argument takes.

@@ -85,7 +85,7 @@ class LabelledCalls:
             except ShapeError as fault:  # arrays of other shapes may go through
                 raise _unfused(fault.message) from fault
             except Exception as fault:
-                reason = _told(fault)
+                reason = _first_line(fault)
             else:
                 reason = _why_unfused(call)
                 if reason is None:
@@ -105,7 +105,7 @@ def _kind(x: Any) -> Any:
     return x if x is None or isinstance(x, (bool, str)) else type(x)
 
 
-def _told(fault: Exception) -> str:
+def _first_line(fault: Exception) -> str:
     """The first line of an exception's message."""
     message = fault.message if isinstance(fault, FusedslError) else str(fault)
     return message.splitlines()[0] if message else type(fault).__name__

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import ArgumentError
 from .demo import parse_count
-from .options import refuse_beside
+from .options import check_exclusive
 
 COMPILE_HELP = "for torch.compile to compile in, in all (60; for quick on a CPU, where one takes half a minute, 0)"
 MEASURED = ("suites", "json", "html", "device", "sizes", "peers", "compile_seconds")  # options of a run
@@ -40,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Measure, or compare; exit code 1 if a result is wrong or something became slower."""
     if chosen.compare:
-        refuse_beside(chosen, "--compare", MEASURED)
+        check_exclusive(chosen, "--compare", MEASURED)
         return _compare(*chosen.compare)
     for path in (chosen.json, chosen.html):
         if path is not None and not path.absolute().parent.is_dir():

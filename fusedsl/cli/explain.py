@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from ..errors import ArgumentError
-from .options import refuse_beside
+from .options import check_exclusive
 
 FORMATS = ("text", "json", "mermaid", "dot")
 
@@ -46,12 +46,12 @@ def run(chosen: argparse.Namespace) -> int:
     values = dict(_array(array) for group in chosen.shape for array in group) | dict(map(_number, chosen.number))
     device = chosen.device or (None if chosen.cc is not None or cuda_available() else "cpu")
     if chosen.source:
-        refuse_beside(chosen, "--source", ("report", "format", "measure", "no_compile"))
+        check_exclusive(chosen, "--source", ("report", "format", "measure", "no_compile"))
         print(compiled.source(*_ordered(compiled, values), device=device, cc=chosen.cc))
         return 0
     asked = {"device": device, "cc": chosen.cc, "compile": not chosen.no_compile, "measure": chosen.measure}
     if chosen.report is not None:
-        refuse_beside(chosen, "--report", ("format",))
+        check_exclusive(chosen, "--report", ("format",))
         compiled.report(chosen.report, *_ordered(compiled, values), **asked)
         return 0
     explanation = compiled.explain(*_ordered(compiled, values), **asked)

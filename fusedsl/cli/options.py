@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ..errors import ArgumentError
 
 
-def refuse_beside(chosen: argparse.Namespace, option: str, others: Iterable[str]) -> None:
+def check_exclusive(chosen: argparse.Namespace, option: str, others: Iterable[str]) -> None:
     """ArgumentError if one of the other options, which this one would leave without effect, is given too."""
     for name in others:
         if getattr(chosen, name) not in (None, False, [], ()):

@@ -54,6 +54,6 @@ def zeros(b: GraphBuilder, to: Type) -> Node:
     return shapes.broadcast_to(b, b.convert(b.literal(0.0), cotangent_dtype(to.dtype)), to.shape)
 
 
-def kept_where(b: GraphBuilder, condition: Node, g: Node) -> Node:
+def masked(b: GraphBuilder, condition: Node, g: Node) -> Node:
     """`g` where a condition holds, else 0."""
     return b.elementwise("where", condition, g, b.literal(0))

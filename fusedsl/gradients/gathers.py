@@ -16,7 +16,7 @@ from ..ir.graph import Node, value_of, walk
 from ..ir.index_keys import basic_index, whole_axis
 from ..ir.scatters import NOWHERE
 from ..ir.types import INT64
-from .fitting import kept_where
+from .fitting import masked
 from .scatters import sum_at
 from .views import placed
 
@@ -121,7 +121,7 @@ def _sum_of_reads(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], 
     for axis, position in read.items():
         line = before_axes(b, b.iota(x.type.shape[axis]), rank - axis - 1 + len(others))
         here = b.elementwise("equal", _arranged(b, position, places, others, rank), line)
-        g = kept_where(b, here, g)
+        g = masked(b, here, g)
     if not others:
         return g
     return shapes.reduce(b, "sum", g, tuple(range(rank, rank + len(others))))

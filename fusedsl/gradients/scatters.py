@@ -7,7 +7,7 @@ from ..ir.builder import GraphBuilder
 from ..ir.dims import product
 from ..ir.graph import Node
 from ..ir.types import INT64
-from .fitting import kept_where, zeros
+from .fitting import masked, zeros
 from .term import Term
 
 
@@ -24,7 +24,7 @@ def _at_places(b: GraphBuilder, n: Node, x: Node) -> Node:
     places = n.args[1]
     flat = shapes.reshape(b, x, (product(x.type.shape),))
     read = gathers.gather(flat, {0: places}, [None], places.type.shape, gathers.GUARDED)
-    return kept_where(b, gathers.in_range(b, places, product(n.type.shape)), read)
+    return masked(b, gathers.in_range(b, places, product(n.type.shape)), read)
 
 
 def _of_extremum(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node:
@@ -36,7 +36,7 @@ def _of_extremum(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node:
     counts = [b.convert(x, g.type.dtype) for x in (kept, largest)]
     count = scatters.merged(b, counts[0], places, counts[1], "sum", scatters.DROPPED)
     share = (Term(b, g) / Term(b, count)).node
-    return kept_where(b, kept, share) if operand == 0 else kept_where(b, largest, _at_places(b, n, share))
+    return masked(b, kept, share) if operand == 0 else masked(b, largest, _at_places(b, n, share))
 
 
 def _of_last(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node:
@@ -47,10 +47,10 @@ def _of_last(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node:
     last = scatters.last_writer(b, product(n.type.shape), flat, line, scatters.DROPPED)
     if operand == 0:
         untouched = b.elementwise("less", last, b.literal(0))
-        return kept_where(b, shapes.reshape(b, untouched, n.type.shape), g)
+        return masked(b, shapes.reshape(b, untouched, n.type.shape), g)
     writer = _at_places(b, n, shapes.reshape(b, last, n.type.shape))
     stays = b.elementwise("equal", writer, shapes.reshape(b, line, places.type.shape))
-    return kept_where(b, stays, _at_places(b, n, g))
+    return masked(b, stays, _at_places(b, n, g))
 
 
 def sum_at(b: GraphBuilder, x: Node, places: Node, g: Node) -> Node:

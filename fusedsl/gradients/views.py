@@ -8,7 +8,7 @@ from ..ir.dims import Dim
 from ..ir.gathers import GUARDED, at_position, before_axes, in_range
 from ..ir.graph import Node
 from ..ir.index_keys import basic_index, whole_axis
-from .fitting import kept_where
+from .fitting import masked
 
 
 def of_view(b: GraphBuilder, n: Node, g: Node) -> Node:
@@ -48,7 +48,7 @@ def _with_all_axes(n: Node, g: Node) -> Node:
 
 def _at_one_place(b: GraphBuilder, g: Node, axis: int, place: Dim, extent: Dim) -> Node:
     here = b.elementwise("equal", b.iota(extent), b.extent(place))
-    return kept_where(b, before_axes(b, here, g.type.rank - axis - 1), g)
+    return masked(b, before_axes(b, here, g.type.rank - axis - 1), g)
 
 
 def _strided(b: GraphBuilder, g: Node, axis: int, entry: tuple, extent: Dim) -> Node:
@@ -74,4 +74,4 @@ def placed(b: GraphBuilder, g: Node, axis: int, at: tuple[Node, Node], extents: 
     if there.op != "const":
         inside = b.elementwise("logical_and", inside, there)
     moved = at_position(b, g, axis, place, extent, GUARDED)
-    return kept_where(b, before_axes(b, inside, g.type.rank - axis - 1), moved)
+    return masked(b, before_axes(b, inside, g.type.rank - axis - 1), moved)

@@ -88,6 +88,11 @@ class Sort:
     positions: Value | None  # columns of the sorted keys, likewise
     places: tuple[tuple[str, int, Value], ...] = ()  # row values: ("values" or "positions", index in the order, name)
 
+    @property
+    def has_positions(self) -> bool:
+        """Whether the columns of the elements are wanted too."""
+        return self.positions is not None or any(part == "positions" for part, _, _ in self.places)
+
 
 @dataclass(frozen=True)
 class Store:

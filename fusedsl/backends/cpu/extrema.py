@@ -30,7 +30,7 @@ def arrays(roles: ValueRoles, p: int) -> list[ScratchArray]:
     return [ScratchArray(f"{v.name}_segment", v.dtype, str(SEGMENT)) for v in sorted(values, key=lambda v: v.name)]
 
 
-def kept(roles: ValueRoles, p: int) -> list[str]:
+def store_searched(roles: ValueRoles, p: int) -> list[str]:
     """Store the values of an element that the search reads again."""
     names = [array.label for array in arrays(roles, p)]
     return [reduce.put(name, "j", name.removesuffix("_segment")) for name in names]

@@ -25,14 +25,9 @@ def digits(d: DType) -> int:
     return -(-d.bits // DIGIT_BITS)
 
 
-def has_positions(sort: Sort) -> bool:
-    """Whether the columns of the elements are wanted too."""
-    return sort.positions is not None or any(part == "positions" for part, _, _ in sort.places)
-
-
 def number_columns(sort: Sort) -> list[str]:
     """The columns of a row in its own order."""
-    if not has_positions(sort):
+    if not sort.has_positions:
         return []
     return ["for spot in range(columns):", *indented([reduce.put("position", "spot", "spot")])]
 
@@ -91,7 +86,7 @@ def _scatter(sort: Sort) -> list[str]:
     lines = [f"new = {reduce.get('order', 'spot')}", f"bin = first + {_digit(sort, 'new', 'shift')}"]
     lines += [f"place = {reduce.get('tally', 'bin')}", reduce.put("tally", "bin", "place + 1")]
     lines += [reduce.put("order", "target + place", "new")]
-    if has_positions(sort):
+    if sort.has_positions:
         lines.append(reduce.put("position", "target + place", reduce.get("position", "spot")))
     return lines
 

@@ -172,7 +172,7 @@ def segment_loop(roles: ValueRoles, p: int) -> list[str]:
         else:
             start += reduce.identity(fold)
             folding += reduce.accumulate_register(fold)
-    lines = element(roles, p, "j") + extrema.kept(roles, p)
+    lines = element(roles, p, "j") + extrema.store_searched(roles, p)
     innermost = reduction_loop(roles.kernel)
     return [*start, *loop_splitting.loop(roles.kernel, lines, "j", "count", innermost, folding), *finish]
 

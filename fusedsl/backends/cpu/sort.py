@@ -24,7 +24,7 @@ def arrays(kernel: KernelIR) -> list[ScratchArray]:
     if _is_top_k(sort):
         return [ScratchArray("order", dtype, str(sort.count)), ScratchArray("position", INT64, str(sort.count))]
     arrays = [ScratchArray("order", dtype, "2 * columns"), ScratchArray("tally", INT64, str(radix_sort.bins(dtype)))]
-    return [*arrays, ScratchArray("position", INT64, "2 * columns")] if radix_sort.has_positions(sort) else arrays
+    return [*arrays, ScratchArray("position", INT64, "2 * columns")] if sort.has_positions else arrays
 
 
 def _is_top_k(sort: Sort) -> bool:
@@ -98,7 +98,7 @@ def _insert(sort: Sort) -> list[str]:
     put = [reduce.put("order", "low", "new")]
     lines = [f"new = {reduce.get('order', 'spot')}", "low = spot", *ahead]
     move = [reduce.put("order", "low", "old")]
-    if radix_sort.has_positions(sort):
+    if sort.has_positions:
         lines.append(f"held = {reduce.get('position', 'spot')}")
         move.append(reduce.put("position", "low", reduce.get("position", "low - 1")))
         put.append(reduce.put("position", "low", "held"))

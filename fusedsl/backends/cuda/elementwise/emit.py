@@ -68,18 +68,10 @@ def _emit_loads(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
 
 def _emit_grid(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     """Several axes: vectors are numbered along the last axis, then the others; each finds its place once."""
-    kernel, step = src.kernel, {"step": schedule.threads}
+    kernel = src.kernel
     vectors = MultiAxisIndex(src, tuple(range(kernel.axes)), schedule.width, "first", "count")
-    src.bind("tile", Tile(width=schedule.width, vectors=schedule.vectors, **step, checks="v" * schedule.vectors))
     used = sorted({load.operand for load in kernel.loads} | {s.operand for s in kernel.phases[0].stores})
-    vectors.define(used, schedule.vectors, step)
-    begin = f"{vectors.index}({vectors.index}({src.block}) * {schedule.tile_vectors})"
-    src.assign("first", f"{vectors.index}({begin} + {thread_idx()})")
-    vectors.emit_offsets()
-    for load in kernel.loads:
-        vectors.load(load)
-    for position in kernel.positions:
-        vectors.position(position)
+    vectors.load_tile(schedule.vectors, schedule.threads, used)
     src.map_body("body", rewritten(kernel, kernel.phases[0]), schedule.width)
     for k, store in enumerate(kernel.phases[0].stores):
         vectors.store(f"store_{k}", store)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ....kernel_ir.kernel import Load, Position
 from ....kernel_ir.phase import Store
-from ..tile import Tile, divide
+from ..tile import Tile, divide, thread_idx
 from .source_text import TILE, SourceBuilder, total
 
 
@@ -36,6 +36,19 @@ class MultiAxisIndex:
         if self.operands or self.position_axes:
             self._define_place(vectors, step)
         self._count()
+
+    def load_tile(self, vectors: int, threads: int, operands: Sequence[int]) -> None:
+        """Find the places of a thread's vectors, which are `threads` apart, and load what the kernel reads of them."""
+        src, step = self.src, {"step": threads}
+        src.bind("tile", Tile(width=self.width, vectors=vectors, **step, checks="v" * vectors))
+        self.define(operands, vectors, step)
+        begin = f"{self.index}({self.index}({src.block}) * {threads * vectors})"
+        src.assign(self.first, f"{self.index}({begin} + {thread_idx()})")
+        self.emit_offsets()
+        for load in src.kernel.loads:
+            self.load(load)
+        for position in src.kernel.positions:
+            self.position(position)
 
     def _define_place(self, vectors: int, step: Mapping[str, Any]) -> None:
         src, index, operands = self.src, self.index, self.operands

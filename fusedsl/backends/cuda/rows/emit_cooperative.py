@@ -12,7 +12,6 @@ from ..emit.source_text import SourceBuilder, accumulator_name, header
 from ..rows_and_columns import grid_dim
 from ..split_heuristics import exchange_count
 from ..tile import (
-    block_idx,
     grid_barrier_reset,
     grid_barrier_wait,
     is_last_block,
@@ -54,10 +53,7 @@ class CooperativeRow:
         src, fixed, index = self.src, self.schedule.fixed_blocks, self.index.index
         self.elements.define()
         src.read_scalars()
-        src.assign("count", f"{index}({self.index.count_rows()})")
-        src.assign("blocks_per_row", f"int32({fixed})" if fixed else udiv(grid_dim(), "int32(count)"))
-        src.assign("row_group", f"int32({udiv(block_idx(), 'blocks_per_row')})")
-        src.assign("block_in_row", f"int32({block_idx()} - int32(row_group * blocks_per_row))")
+        self.index.find_block(f"int32({fixed})" if fixed else udiv(grid_dim(), "int32(count)"))
         src.assign("number", f"{index}(row_group)" if fixed else "row_group")
         if fixed:
             src.assign("row_groups", udiv(grid_dim(), "blocks_per_row"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -116,6 +118,27 @@ class RowElements:
     def load_from(self, load: Load, column: str) -> str:
         """The call that loads a tile from a column on."""
         return self._load_call(load, self.tile, f"{self.prefix}load_{load.value.name}", column)
+
+    @contextmanager
+    def tiles_ahead(self, phase: Phase, more: str, coming: str, advance: str) -> Iterator[None]:
+        """A loop over tiles while `more` holds: a tile is loaded while the one before it is worked on.
+
+        The first one is at `column`, the next one of each is at `coming`; `at` takes the value of `advance`.
+        """
+        src, index = self.src, self.index.index
+        loads = [load for load in self.kernel.element_loads if load.value in phase.reads]
+        for load in loads:
+            src.ready.add(load.value.name)
+            self.load(load)
+        with src.while_(more):
+            src.assign("coming", f"{index}({coming})")
+            for load in loads:
+                src.assign(f"{load.value.name}_next", self.load_from(load, "coming"))
+            yield
+            for load in loads:
+                src.assign(load.value.name, f"{load.value.name}_next")
+            src.assign("column", "coming")
+            src.assign("at", f"{index}({advance})")
 
     def _load_call(self, load: Load, tile: TileIntrinsics, name: str, column: str) -> str:
         """The call of a load that is bound to this name; misaligned vectors are shifted out of aligned ones."""

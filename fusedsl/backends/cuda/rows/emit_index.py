@@ -9,7 +9,7 @@ from typing import Any
 from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_text import SourceBuilder
 from ..scan_sort import tile_row
-from ..tile import Tile, block_dim_x, block_dim_y, block_idx, divide, thread_idx, thread_idx_y
+from ..tile import Tile, block_dim_x, block_dim_y, block_idx, divide, thread_idx, thread_idx_y, udiv
 from .schedule import LOOP_BLOCK, WARP, RowSchedule
 
 
@@ -54,6 +54,13 @@ class RowIndex:
     def column(self) -> str:
         """Where a thread's tile begins: the row's if it is held, else that of an iteration."""
         return "start" if self.schedule.resident else "column"
+
+    def find_block(self, blocks_per_row: str) -> None:
+        """Which row, of those that blocks share, a block works on, and which of its row's blocks it is."""
+        self.src.assign("count", f"{self.index}({self.count_rows()})")
+        self.src.assign("blocks_per_row", blocks_per_row)
+        self.src.assign("row_group", f"int32({udiv(block_idx(), 'blocks_per_row')})")
+        self.src.assign("block_in_row", f"int32({block_idx()} - int32(row_group * blocks_per_row))")
 
     def full_tile(self) -> str:
         """The condition that all of a thread's tile in a loop is there."""

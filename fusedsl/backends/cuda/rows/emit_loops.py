@@ -78,20 +78,10 @@ class RowLoops:
         self.elements.scans.begin(phase)
         src.assign("at", f"{index}((({reach} - 1) >> {shift}) << {shift})" if backwards else f"{index}(0)")
         src.assign("column", f"{index}(start + at)")
-        loads = [load for load in self.kernel.element_loads if load.value in phase.reads]
-        for load in loads:
-            src.ready.add(load.value.name)
-            self.elements.load(load)
-        with src.while_("at >= 0" if backwards else f"at < {reach}"):
-            coming = f"select(at >= {span}, column - {span}, columns)" if backwards else f"column + {span}"
-            src.assign("coming", f"{index}({coming})")
-            for load in loads:
-                src.assign(f"{load.value.name}_next", self.elements.load_from(load, "coming"))
+        more = "at >= 0" if backwards else f"at < {reach}"
+        coming = f"select(at >= {span}, column - {span}, columns)" if backwards else f"column + {span}"
+        with self.elements.tiles_ahead(phase, more, coming, f"at {'-' if backwards else '+'} {span}"):
             yield
-            for load in loads:
-                src.assign(load.value.name, f"{load.value.name}_next")
-            src.assign("column", "coming")
-            src.assign("at", f"{index}(at {'-' if backwards else '+'} {span})")
 
     def _prefetched(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         """Each iteration loads the next tile, then processes its own."""

@@ -14,7 +14,7 @@ from ..rows.emit_early_gathers import EarlyGathers
 from ..rows.emit_elements import RowElements
 from ..rows.emit_index import RowIndex
 from ..rows_and_columns import grid_dim
-from ..tile import Tile, block_idx, grid_barrier_reset, grid_barrier_wait, udiv
+from ..tile import Tile, grid_barrier_reset, grid_barrier_wait, udiv
 from . import count_digits, radix_sorter, ranked, scatter_digits, store_words
 from .radix_schedule import (
     BINS_BYTES,
@@ -22,7 +22,6 @@ from .radix_schedule import (
     READ_AHEAD,
     THREADS,
     RadixSortSchedule,
-    has_positions,
     passes,
     word_bytes,
 )
@@ -55,7 +54,7 @@ class RankedRow(RowSort):
         """The intrinsics of the sort."""
         src = self.src
         src.functions += ["", ""]
-        makes = radix_sorter(sort.key.dtype.name, sort.descending, items, has_positions(sort))
+        makes = radix_sorter(sort.key.dtype.name, sort.descending, items, sort.has_positions)
         sorter = src.bind("sorter", makes, src.functions)
         self._bind(store_row_words=store_words(sorter, TILE), count_share=count_digits(sorter))
         self._bind(scatter_share=scatter_digits(sorter))
@@ -112,10 +111,7 @@ class RadixRow:
         self.elements.define()
         self.sort.define(sort, self.schedule.items)
         src.read_scalars()
-        src.assign("count", f"{index}({self.index.count_rows()})")
-        src.assign("blocks_per_row", f"int32(max({udiv(grid_dim(), 'int32(count)')}, 1))")
-        src.assign("row_group", f"int32({udiv(block_idx(), 'blocks_per_row')})")
-        src.assign("block_in_row", f"int32({block_idx()} - int32(row_group * blocks_per_row))")
+        self.index.find_block(f"int32(max({udiv(grid_dim(), 'int32(count)')}, 1))")
         src.assign("row_groups", f"int32({udiv(grid_dim(), 'blocks_per_row')})")
         src.assign("number", f"{index}(row_group)")
         src.assign("met", "int32(0)")
@@ -124,7 +120,7 @@ class RadixRow:
             self.index.find_columns()
             self._find_room(sort)
             yield
-            self._meet()
+            self._grid_barrier()
             src.assign("number", f"{index}(number + row_groups)")
         with src.if_("row_group < count"):
             src.emit(grid_barrier_reset("semaphores", "row_group * 2", "blocks_per_row"))
@@ -132,7 +128,7 @@ class RadixRow:
     def _find_room(self, sort: Sort) -> None:
         """Where the row's words and the counts of its blocks are; the block's share of the row."""
         src, shift = self.src, self.schedule.tile.bit_length() - 1
-        size = 2 * (word_bytes(sort) + 4 * has_positions(sort))
+        size = 2 * (word_bytes(sort) + 4 * sort.has_positions)
         src.assign("padded", f"int64((columns + {PADDING - 1}) & {-PADDING})")
         src.assign("room", f"workspace + int64({grid_dim()}) * {BINS_BYTES} + int64(row_group) * padded * {size}")
         src.assign("counts", f"workspace + int64(row_group * blocks_per_row) * {BINS_BYTES}")
@@ -141,7 +137,7 @@ class RadixRow:
         src.assign("first", "int32(min(int64(block_in_row) * int64(share), int64(columns)))")
         src.assign("last", "int32(min(int64(first) + int64(share), int64(columns)))")
 
-    def _meet(self) -> None:
+    def _grid_barrier(self) -> None:
         """Wait for the other blocks of the row."""
         self.src.assign("met", "int32(met + blocks_per_row)")
         self.src.emit(grid_barrier_wait("semaphores", "row_group * 2", "met"))
@@ -168,15 +164,15 @@ class RadixRow:
     def _sort(self, sort: Sort) -> None:
         """The passes: a block counts the digits of its share, all meet, and it scatters the share."""
         src, functions = self.src, self.sort.functions
-        self._meet()
+        self._grid_barrier()
         src.emit("half = int32(0)", "moves = int32(0)", "turn = int32(0)")
         with src.while_(f"turn < {passes(sort)}"):
             own = f"counts + int64(block_in_row) * {BINS_BYTES}"
             src.emit(functions["count_share"]("room", "padded", "half", "turn", "first", "last", own))
-            self._meet()
+            self._grid_barrier()
             share = ("columns", "turn", "first", "last", "counts", "block_in_row", "blocks_per_row")
             src.assign("moved", functions["scatter_share"]("room", "padded", "half", "moves", *share))
-            self._meet()
+            self._grid_barrier()
             src.assign("half", "int32(half ^ moved)")
             src.assign("moves", "int32(moves + moved)")
             src.assign("turn", "int32(turn + 1)")

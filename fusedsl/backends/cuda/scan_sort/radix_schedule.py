@@ -61,15 +61,10 @@ def word_bytes(sort: Sort) -> int:
     return 8 if sort.key.dtype.bits == 64 else 4
 
 
-def has_positions(sort: Sort) -> bool:
-    """Whether the columns of the elements are wanted too."""
-    return sort.positions is not None or any(part == "positions" for part, _, _ in sort.places)
-
-
 def row_bytes(sort: Sort, columns: int) -> int:
     """Bytes of both halves of a row: its words, and the columns that they come from."""
     padded = -(-columns // PADDING) * PADDING
-    return 2 * padded * (word_bytes(sort) + 4 * has_positions(sort))
+    return 2 * padded * (word_bytes(sort) + 4 * sort.has_positions)
 
 
 def passes(sort: Sort) -> int:
@@ -79,7 +74,7 @@ def passes(sort: Sort) -> int:
 
 def pass_bytes(sort: Sort) -> tuple[int, int]:
     """Bytes that a pass reads, and writes, of an element: its word twice, and its column."""
-    word, column = word_bytes(sort), 4 * has_positions(sort)
+    word, column = word_bytes(sort), 4 * sort.has_positions
     return 2 * word + column, word + column
 
 

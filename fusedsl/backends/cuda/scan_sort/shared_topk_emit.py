@@ -14,7 +14,7 @@ from ..rows.emit_early_gathers import EarlyGathers
 from ..rows.emit_elements import RowElements
 from ..rows.emit_index import RowIndex
 from ..rows_and_columns import grid_dim
-from ..tile import block_idx, is_last_block, udiv
+from ..tile import is_last_block, udiv
 from . import load_entries, store_run
 from .scan_schedule import max_misalignment
 from .shared_topk_schedule import SharedTopKSchedule, entry_bytes
@@ -47,10 +47,7 @@ class SharedTopKRow:
         src, index = self.src, self.index.index
         self.elements.define()
         src.read_scalars()
-        src.assign("count", f"{index}({self.index.count_rows()})")
-        src.assign("blocks_per_row", udiv(grid_dim(), "int32(count)"))
-        src.assign("row_group", f"int32({udiv(block_idx(), 'blocks_per_row')})")
-        src.assign("block_in_row", f"int32({block_idx()} - int32(row_group * blocks_per_row))")
+        self.index.find_block(udiv(grid_dim(), "int32(count)"))
         src.assign("number", f"{index}(row_group)")
         self.index.find_row("number")
         self.index.find_columns()
@@ -77,20 +74,9 @@ class SharedTopKRow:
         src.assign("stride", f"{index}({index}(blocks_per_row) * {span})")
         src.assign("column", f"{index}(start + begin)")
         src.assign("at", f"{index}(0)")
-        loads = [load for load in self.src.kernel.element_loads if load.value in phase.reads]
-        for load in loads:
-            src.ready.add(load.value.name)
-            self.elements.load(load)
-        skew = max_misalignment(self.src.kernel, self.schedule.width)
-        with src.while_(f"begin + at < columns + {skew}"):
-            src.assign("coming", f"{index}(column + stride)")
-            for load in loads:
-                src.assign(f"{load.value.name}_next", self.elements.load_from(load, "coming"))
+        more = f"begin + at < columns + {max_misalignment(self.src.kernel, self.schedule.width)}"
+        with self.elements.tiles_ahead(phase, more, "column + stride", "at + stride"):
             yield
-            for load in loads:
-                src.assign(load.value.name, f"{load.value.name}_next")
-            src.assign("column", "coming")
-            src.assign("at", f"{index}(at + stride)")
 
     def _merge(self, sort: Sort) -> None:
         """The block's best go to the workspace; the last block takes those of all."""

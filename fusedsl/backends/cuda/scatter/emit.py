@@ -6,7 +6,6 @@ from ....kernel_ir.kernel import KernelIR
 from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_text import TILE, SourceBuilder, header
 from ..peephole import rewritten
-from ..tile import Tile, thread_idx
 from . import merge_tile
 from .schedule import ScatterSchedule
 
@@ -16,17 +15,8 @@ def emit_scatter(kernel: KernelIR, schedule: ScatterSchedule) -> str:
     src = SourceBuilder(kernel)
     opening = header(kernel, f"a scatter; each thread merges {schedule.elements} elements", "")
     src.read_scalars()
-    step = {"step": schedule.threads}
     elements = MultiAxisIndex(src, tuple(range(kernel.axes)), 1, "first", "count")
-    src.bind("tile", Tile(width=1, vectors=schedule.elements, **step, checks="v" * schedule.elements))
-    elements.define(sorted({load.operand for load in kernel.loads}), schedule.elements, step)
-    begin = f"{elements.index}({elements.index}({src.block}) * {schedule.threads * schedule.elements})"
-    src.assign("first", f"{elements.index}({begin} + {thread_idx()})")
-    elements.emit_offsets()
-    for load in kernel.loads:
-        elements.load(load)
-    for position in kernel.positions:
-        elements.position(position)
+    elements.load_tile(schedule.elements, schedule.threads, sorted({load.operand for load in kernel.loads}))
     phase = kernel.phases[0]
     src.map_body("body", rewritten(kernel, phase), 1)
     src.assign("left", f"{elements.index}(count - first)")
