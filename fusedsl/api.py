@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from .caller_scope import bind_arguments
 from .config import Options, current, options
 from .errors import ArgumentError, FusedslError, fold, public_api, trimmed
-from .inspection import FALSE, NONE, SM90, TRUE, check_save_keywords, split_options
+from .inspection import NO_OPTIONS, Inspectable, Inspected, check_save_keywords, split_options
 from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
@@ -28,25 +26,19 @@ if TYPE_CHECKING:
 
     from .config import OptionChanges
     from .program.plans import Plans
-    from .report.explain import Explanation
-    from .report.resources import Resources
     from .runtime.bound_call import BoundCall
     from .runtime.cuda_graph import GraphCall
-
-Inspected = TypeVar("Inspected")
-NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 __all__ = ["Kernel", "Spec", "kernel", "options", "spec"]
 
 
-@profiled_calls(lambda kernel: one_line(kernel.text))
-class Kernel:
+@profiled_calls(lambda kernel: kernel._title)
+class Kernel(Inspectable):
     """A program ready to be called. Made by `kernel`; reusable, picklable, thread-safe.
 
     Compiled once per signature (dtypes, ranks, which extents are 1); a new shape does not recompile. Arrays are given
     by position, in the order of `params`, or by name; `out=` is written in place and returned (a tuple for several
-    results, None for those to allocate). A keyword of `explain`, `save` and the like that is called as a parameter is
-    that argument; with the argument by position, it is the option.
+    results, None for those to allocate).
     """
 
     def __init__(
@@ -74,6 +66,10 @@ class Kernel:
     def text(self) -> str:
         """The program as it was given."""
         return self._source.text
+
+    @property
+    def _title(self) -> str:
+        return one_line(self.text)
 
     def __call__(self, /, *args: Any, out: Any = None, **named: Any) -> Any:
         """The result (a tuple of several) for these arguments.
@@ -188,70 +184,6 @@ class Kernel:
                 raise
         return other._inspect(rest, {}, look, chosen)
 
-    # -- inspection: arguments are arrays, or specs in their place
-
-    @public_api
-    def explain(
-        self,
-        /,
-        *args: Any,
-        device: str | None = NONE,
-        cc: Any = NONE,
-        compile: bool = TRUE,
-        measure: bool = FALSE,
-        **named: Any,
-    ) -> Explanation:
-        """The kernels that a call with these arguments launches, and why, as an Explanation.
-
-        `str()` of it is text, `to_dict()` data, `mermaid()` and `dot()` are diagrams. The target is the device of the
-        arrays (`device` option included); specs alone mean CUDA with compute capability 9.0. `device="cpu"` or
-        `"cuda"`, or `cc=80`, name another target. For CUDA the kernels are compiled, for real registers;
-        `compile=False` leaves the predicted ones. No GPU is needed, unless `measure=True` asks for the time of each
-        kernel: then the target is this machine, and the kernels run on the arguments (specs are filled with random
-        numbers), into memory of their own.
-
-        Raises what a call would raise for the program, shapes and dtypes; ArgumentError for an unknown device or cc.
-        """
-        from .report.explain import explain
-
-        options = {"device": device, "cc": cc, "compile": compile, "measure": measure}
-        return self._inspect(args, named, explain, options)
-
-    @public_api
-    def source(self, /, *args: Any, device: str | None = NONE, cc: Any = NONE, **named: Any) -> str:
-        """The generated Python of every kernel in launch order, for the target that `explain` describes.
-
-        Nothing is compiled, and neither a GPU nor Numba is needed.
-        """
-        from .report.explain import source
-
-        return self._inspect(args, named, source, {"device": device, "cc": cc})
-
-    @public_api
-    def resources(self, /, *args: Any, cc: Any = NONE, **named: Any) -> Resources:
-        """Registers, spills, shared memory and occupancy of each CUDA kernel, from the real compiler; needs no GPU.
-
-        `cc` is the compute capability (80, 90, 100); by default that of the arrays' GPU, else 90. The result is a
-        tuple of KernelResources that prints as a table. CompileError where numba-cuda is missing.
-        """
-        from .report.resources import resources
-
-        return self._inspect(args, named, resources, {"cc": cc})
-
-    @public_api
-    def compile(self, /, *args: Any, device: str | None = NONE, cc: Any = NONE, **named: Any) -> Kernel:
-        """Compile now, into memory and the cache, what the first call with these arguments would compile.
-
-        On a GPU the kernels are loaded too; the driver first waits for the GPU's queued work. Specs alone mean arrays
-        of this machine: on its first GPU, or its CPU if it has none.
-        """
-        from . import progress
-        from .report.resources import compile_ahead
-
-        with progress.watched(one_line(self.text)):
-            self._inspect(args, named, compile_ahead, {"device": device, "cc": cc})
-        return self
-
     @public_api
     def bind(self, /, *args: Any, out: Any = None, **named: Any) -> BoundCall:
         """A function without arguments that repeats this call on these arrays, whatever they hold by then.
@@ -287,51 +219,14 @@ class Kernel:
 
         return GraphCall((self.bind(*args, out=out, **named),))
 
-    @public_api
-    def report(
-        self,
-        path: Any,
-        /,
-        *args: Any,
-        device: str | None = NONE,
-        cc: Any = NONE,
-        compile: bool | Sequence[Any] = TRUE,
-        measure: bool = FALSE,
-        **named: Any,
-    ) -> None:
-        """Write `explain` of these arguments as a page: one HTML file, which makes no requests.
-
-        It shows the program with the kernels that compute each expression, the operations before and the kernels after
-        fusion, both on a roofline, registers and occupancy on five architectures, the tiles of attention masks, the
-        generated files beside their PTX (and SASS, if nvdisasm is installed), and the program after each pass.
-
-        The other arguments are those of `explain`; `compile` may also list the compute capabilities to compile for, as
-        in `compile=(80, 90)`. OSError if the file cannot be written.
-        """
-        from .report.page import write_page
-
-        options = {"device": device, "cc": cc, "compile": compile, "measure": measure}
-        self._inspect(args, named, partial(write_page, path), options)
-
-    @public_api
-    def save(self, path: Any, /, *args: Any, cc: Any = SM90, **named: Any) -> None:
-        """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
-
-        `cc` lists targets: compute capabilities (80, 90, 100), "cpu" (on Linux, as this machine is: x86-64-v3, which
-        has AVX2 and FMA, or AArch64) and "cpu-native" (all that this machine's CPU has). Code for the CPU serves the
-        shapes and layouts of these dtypes and ranks, code for GPUs the shapes that need no other binary.
-
-        Raises what a call would raise for the program, shapes and dtypes; CompileError if a compiler is missing;
-        ArgumentError for an unknown target; Unsupported for the CPU outside of Linux; OSError if the file cannot be
-        written.
-        """
-        from .aot.save import save
-
+    def _to_save(
+        self, args: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
         text, params, constants = self._definition
-        called = {"text": text, "params": params, "constants": dict(constants or {})}
-        named, options = split_options(named, self.params[len(args) :], {"cc": cc})
+        named, chosen = split_options(named, self.params[len(args) :], options)
         check_save_keywords(named, self.params)
-        save(path, called, self._program, self._bind(args, named), **options)
+        record = {"text": text, "params": params, "constants": dict(constants or {})}
+        return record, self._program, self._bind(args, named), chosen
 
     @public_api
     def grad(self, wrt: Sequence[str] | str | None = None) -> Kernel:

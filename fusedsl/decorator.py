@@ -12,48 +12,35 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from . import metric_counts
 from .arguments import Arguments, Describe, InsideTrace, Untraceable, keyword_names, positional_names
 from .config import Options, current
-from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, public_api, trimmed
-from .inspection import FALSE, NONE, SM90, TRUE, check_save_keywords, split_options
+from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, trimmed
+from .inspection import NO_OPTIONS, Inspectable, Inspected, check_save_keywords, split_options
 from .interop.cloudpickle import cloud_pickles, found_by_name
 from .profiler_ranges import profiled_calls
 from .program import Program
 from .runtime import dynamo
-from .runtime.arrays import ArrayFacts, Facts, describe, recorded
+from .runtime.arrays import Facts, describe, recorded
 from .specs import described
-from .trace import Traced, trace
+from .trace import trace
 from .trace.warm_call import MISSED, WarmCall, build_warm_call, no_warm_call
-from .traced_calls import (
-    FusedCall,
-    Trace,
-    TracedSource,
-    check_captures,
-    has_abstract,
-    repeat_call,
-    source_of,
-    why_unfused,
-)
+from .traced_calls import FusedCall, Trace, TracedSource, bind_call, has_abstract, repeat_call, source_of, why_unfused
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .config import OptionChanges
-    from .report.explain import Explanation
-    from .report.resources import Resources
 
 WARM_CALLS = 4  # kinds of calls that generated code repeats
 TRACES = 32  # of one signature; the oldest are dropped, with the captured arrays that they watch
 SIGNATURES = 1024
 
-
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
-Inspected = TypeVar("Inspected")
 Owner = TypeVar("Owner")
 
 
-@profiled_calls(lambda fused: fused.__qualname__)
-class Fused(Generic[P, R]):
+@profiled_calls(lambda fused: fused._title)
+class Fused(Inspectable, Generic[P, R]):
     """A function whose calls run as fused kernels; made by `fuse`. Thread-safe.
 
     Arrays and Python numbers may sit in tuples, lists and dicts. Everything else is part of the signature by value.
@@ -153,7 +140,7 @@ class Fused(Generic[P, R]):
         """The program and values of a call with these arguments; traces the function if no known trace fits."""
         dynamo.watch()
         call = self._arguments(args, keywords)
-        return self._prepared(call, self._trace(call))
+        return bind_call(self._trace(call), call)
 
     def _recordable(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> FusedCall | None:
         """`prepared` for a call that torch's autograd records; None if the function writes an argument."""
@@ -167,30 +154,10 @@ class Fused(Generic[P, R]):
     def prepare_abstract(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe) -> FusedCall:
         """`prepared` for arguments that may have no memory, whose facts `described` gives: nothing is cached."""
         call = self._arguments(args, keywords, described)
-        return self._prepared(call, self._traced(call))
+        return bind_call(self._traced(call), call)
 
     def _arguments(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe = describe) -> Arguments:
         return Arguments(tuple(args), keywords, described, self._names)
-
-    def _prepared(self, call: Arguments, path: Trace) -> FusedCall:
-        if path.traced.writes and path.traced.captures:
-            check_captures(path.traced, call.facts)
-        values = [*call.values, *path.traced.captures]
-        outs = self._outs(path.traced, call)
-        return FusedCall(path, values, outs, call.values, bool(call.aliases))
-
-    def _outs(self, traced: Traced, call: Arguments) -> list[Any] | None:
-        if not traced.writes:
-            return None
-        outs: list[Any] = [None] * len(traced.graph.results)
-        for argument, result in traced.writes:
-            facts = call.facts[argument]
-            if isinstance(facts, ArrayFacts) and facts.readonly:
-                name = call.parameters[argument].name
-                raise ArgumentError(f"the function writes to {name}, which is read-only", "argument.out",
-                                    help="pass a copy of it")  # fmt: skip
-            outs[result] = call.values[argument]
-        return outs
 
     def _trace(self, call: Arguments) -> Trace:
         """The trace that fits this call, made now if there is none."""
@@ -220,110 +187,41 @@ class Fused(Generic[P, R]):
         facts = [*call.facts, *map(describe, path.traced.captures)]
         return path.program, dict(zip(path.program.names, facts))
 
-    # -- inspection: arguments are arrays, or specs in their place. Options are those of Kernel's methods
-
     def _inspect(
-        self, args: tuple, keywords: Mapping[str, Any], look: Callable[..., Inspected], options: Mapping[str, Any]
+        self,
+        args: Sequence[Any],
+        named: Mapping[str, Any],
+        look: Callable[..., Inspected],
+        options: Mapping[str, Any] = NO_OPTIONS,
     ) -> Inspected:
-        """The result of `look`, given the program that these arguments would run, its values, and the options."""
-        call, chosen = self._split_options(args, keywords, options)
+        call, chosen = self._split_options(args, named, options)
         path = self._trace(call)
         return look(path.program, [*call.values, *path.traced.captures], **chosen)
 
-    def _split_options(
-        self, args: tuple, keywords: Mapping[str, Any], options: Mapping[str, Any]
-    ) -> tuple[Arguments, dict[str, Any]]:
-        """The arguments, and the options that were given beside them."""
-        keywords, chosen = split_options(keywords, self._free(len(args)), options)
-        return self._arguments(args, keywords, described), chosen
-
-    def _free(self, given: int) -> frozenset[str]:
-        """The parameters that take a keyword, after so many arguments by position."""
-        return self._keywords.difference(self._names[:given])
-
-    @public_api
-    def explain(
-        self,
-        /,
-        *args: Any,
-        device: str | None = NONE,
-        cc: Any = NONE,
-        compile: bool = TRUE,
-        measure: bool = FALSE,
-        **keywords: Any,
-    ) -> Explanation:
-        """The kernels that a call with these arguments (arrays or specs) launches, and why: an Explanation.
-
-        The options are those of `Kernel.explain`. A keyword that is also a parameter of the function is the function's
-        argument; with the argument by position, it is the option.
-        """
-        from .report.explain import explain
-
-        options = {"device": device, "cc": cc, "compile": compile, "measure": measure}
-        return self._inspect(args, keywords, explain, options)
-
-    @public_api
-    def source(self, /, *args: Any, device: str | None = NONE, cc: Any = NONE, **keywords: Any) -> str:
-        """The generated Python of every kernel in launch order, for the target that `explain` describes."""
-        from .report.explain import source
-
-        return self._inspect(args, keywords, source, {"device": device, "cc": cc})
-
-    @public_api
-    def resources(self, /, *args: Any, cc: Any = NONE, **keywords: Any) -> Resources:
-        """Registers, spills, shared memory and occupancy of each CUDA kernel (see `Kernel.resources`)."""
-        from .report.resources import resources
-
-        return self._inspect(args, keywords, resources, {"cc": cc})
-
-    @public_api
-    def compile(self, /, *args: Any, device: str | None = NONE, cc: Any = NONE, **keywords: Any) -> Fused[P, R]:
-        """Compile now what the first call with these arguments would compile (see `Kernel.compile`)."""
-        from . import progress
-        from .report.resources import compile_ahead
-
-        with progress.watched(self.__qualname__):
-            self._inspect(args, keywords, compile_ahead, {"device": device, "cc": cc})
-        return self
-
-    @public_api
-    def report(
-        self,
-        path: Any,
-        /,
-        *args: Any,
-        device: str | None = NONE,
-        cc: Any = NONE,
-        compile: bool | Sequence[Any] = TRUE,
-        measure: bool = FALSE,
-        **keywords: Any,
-    ) -> None:
-        """Write `explain` of these arguments as a page: one HTML file (see `Kernel.report`)."""
-        from .report.page import write_page
-
-        options = {"device": device, "cc": cc, "compile": compile, "measure": measure}
-        self._inspect(args, keywords, functools.partial(write_page, path), options)
-
-    @public_api
-    def save(self, path: Any, /, *args: Any, cc: Any = SM90, **keywords: Any) -> None:
-        """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
-
-        As `Kernel.save`, for the way that the function takes with these arguments: what it reads from outside stays as
-        it is now, and numbers that it uses as axes, shapes or in branches are part of the signature.
-
-        Raises ArgumentError for a function that reads arrays from outside, or takes or returns what is no array,
-        number, string, None, tuple, list or dict of them; else what `Kernel.save` raises.
-        """
+    def _to_save(
+        self, args: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
         from .aot.function import Retraced, function_to_json
-        from .aot.save import save
 
-        check_save_keywords(keywords, self._keywords)
-        call, options = self._split_options(args, keywords, {"cc": cc})
+        check_save_keywords(named, self._keywords)
+        call, chosen = self._split_options(args, named, options)
         traced = self._trace(call).traced
         source = Retraced(self.function, call, traced, source_of(self.function), self.options)
-        record = function_to_json(self.function, call, traced, source.text)
         names = [p.name for p in traced.graph.parameters]
-        save(path, record, Program(source, names, self.options), call.values, **options)
+        record = function_to_json(self.function, call, traced, source.text)
+        return record, Program(source, names, self.options), call.values, chosen
+
+    @property
+    def _title(self) -> str:
+        return self.__qualname__
+
+    def _split_options(
+        self, args: Sequence[Any], keywords: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> tuple[Arguments, dict[str, Any]]:
+        """The arguments, and the options that were given beside them."""
+        free = self._keywords.difference(self._names[: len(args)])
+        keywords, chosen = split_options(keywords, free, options)
+        return self._arguments(args, keywords, described), chosen
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple:
         """Like a function, it is pickled and copied as a name of its module, and by value where cloudpickle would

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .arguments import Untraceable
+from .arguments import Arguments, Untraceable
 from .errors import ArgumentError, FusedslError
 from .interop.jax_arrays import as_given
 from .kernel_ir.plan import graph_to_json, plan_to_json
@@ -130,6 +130,29 @@ def repeat_call(call: FusedCall) -> Callable[[Sequence[Any], Sequence[Any] | Non
         return again(values, outs) if len(addresses) == len(places) else None
 
     return apart
+
+
+def bind_call(trace: Trace, call: Arguments) -> FusedCall:
+    """A call of a trace with these arguments; ArgumentError if it writes what it may not."""
+    traced = trace.traced
+    if traced.writes and traced.captures:
+        check_captures(traced, call.facts)
+    return FusedCall(trace, [*call.values, *traced.captures], _outs(traced, call), call.values, bool(call.aliases))
+
+
+def _outs(traced: Traced, call: Arguments) -> list[Any] | None:
+    """The arguments that the function writes, in the places of the results that go there; None if it writes none."""
+    if not traced.writes:
+        return None
+    outs: list[Any] = [None] * len(traced.graph.results)
+    for argument, result in traced.writes:
+        facts = call.facts[argument]
+        if isinstance(facts, ArrayFacts) and facts.readonly:
+            name = call.parameters[argument].name
+            raise ArgumentError(f"the function writes to {name}, which is read-only", "argument.out",
+                                help="pass a copy of it")  # fmt: skip
+        outs[result] = call.values[argument]
+    return outs
 
 
 def check_captures(traced: Traced, facts: Sequence[ArrayFacts | Weak]) -> None:
