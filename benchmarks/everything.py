@@ -20,6 +20,7 @@ from queue import Empty, SimpleQueue
 
 HERE = Path(__file__).resolve().parent
 PARTS = {"expressions": 2, "products": 2} | dict.fromkeys(("rows", "wide", "reductions", "backward", "map"), 1)
+PARTS["language"] = 1
 RUN = (sys.executable, str(HERE / "run.py"))
 
 

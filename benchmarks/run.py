@@ -11,7 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROBLEMS = ("expressions", "wide", "reductions", "backward")
-SUITES = ("map", "rows", *PROBLEMS, "attention", "products", "time", "tune", "first_call", "cpu", "launch", "start")
+SUITES = ("map", "rows", *PROBLEMS, "attention", "products", "language", "time", "tune", "first_call", "cpu")
+SUITES = (*SUITES, "language_cpu", "launch", "start")
+MINUTES = "after so long torch.compile is left out; of language the cases that are left (8)"
 QUICK = "tiny shapes and few repetitions: does everything run? Of products: fusedsl and cuBLAS alone, ten calls each"
 
 
@@ -25,8 +27,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts of the cases")
     parser.add_argument("--repetitions", type=int, default=30, help="timed calls of each peer on the GPU (30)")
     parser.add_argument("--instructions", action="store_true", help="count instructions with ncu first, for the floor")
-    parser.add_argument("--minutes", type=float, default=8.0, help="after so long torch.compile is left out (8)")
-    parser.add_argument("--limit-s", type=float, default=60.0, help="products: seconds for one case (60)")
+    parser.add_argument("--minutes", type=float, default=8.0, help=MINUTES)
+    parser.add_argument("--limit-s", type=float, default=60.0, help="products and language: seconds for one case (60)")
     parser.add_argument("--tuned", action="store_true", help="products: torch.compile's max-autotune too")
     parser.add_argument("--random", type=int, default=0, metavar="N", help="products: so many random shapes too (0)")
     parser.add_argument("--seed", type=int, default=1, help="products: of the random shapes (1)")
@@ -43,6 +45,7 @@ def main() -> int:
     import suite_attention
     import suite_cpu
     import suite_gpu
+    import suite_language
     import suite_launch
     import suite_problems
     import suite_products
@@ -71,6 +74,7 @@ def main() -> int:
         "time": lambda: suite_time.run(report, settings),
         "tune": lambda: suite_tune.run(report, settings),
         "first_call": lambda: suite_start.run_first_call(report, settings),
+        **{name: lambda name=name: suite_language.run(name, report, settings) for name in suite_language.DEVICES},
         "cpu": lambda: suite_cpu.run(report, settings),
         "launch": lambda: suite_launch.run(report, settings),
         "start": lambda: suite_start.run_start(report, settings),

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if ROOT not in map(Path, sys.path):
     sys.path.append(str(ROOT))
 
-from fusedsl.bench.ratios import FLOOR, OURS, by_case, ratio, share  # noqa: E402
+from fusedsl.bench.ratios import FLOOR, OURS, by_case, ratio, share, shortfall  # noqa: E402
 from fusedsl.bench.record import Row  # noqa: E402
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -30,10 +30,13 @@ TITLES = {
     "expressions": "Common expressions (examples/expressions.py)",
     "attention": "Attention, bfloat16",
     "products": "Products of matrices and what surrounds them",
+    "language": "Every function of the language, the worst first",
     "launch": "Warm calls: host time; the roofline is the driver's launch",
     "cpu": "On the CPU ({threads} threads)",
+    "language_cpu": "Every function of the language on the CPU ({threads} threads), the worst first",
 }
-UNFUSED = {"cpu": "numpy", "attention": "cupy", "launch": None}  # of other suites torch
+WHOLE = ("language", "language_cpu")  # suites of all functions, whose workloads are texts
+UNFUSED = {"cpu": "numpy", "language_cpu": "numpy", "attention": "cupy", "launch": None}  # of other suites torch
 # A peer that computes only a part of the work, or another function of its own, is no comparison.
 PARTIAL = ("alone", "a*b", "cupy float16", "(with forward)", "fused norm", "cublas joined", "cublas, then")
 
@@ -120,8 +123,10 @@ def markdown(machines: dict[str, dict], rows: Sequence[Row]) -> str:
     """One table a suite; the columns of peers say how many times faster fusedsl is."""
     parts = []
     for suite, cases in suites(rows).items():
+        if suite in WHOLE:
+            cases = dict(sorted(cases.items(), key=lambda item: shortfall(item[1])))
         where = _where(machines[suite])
-        place = "" if suite == "cpu" else f", on {where['gpu']}"
+        place = "" if suite.endswith("cpu") else f", on {where['gpu']}"
         names = dict.fromkeys(peer for peers in cases.values() for peer in peers if peer not in (OURS, FLOOR))
         head = ["workload", "shape", "dtype", "µs", "of floor", *(f"vs {p}" for p in names)]
         lines = [f"## {TITLES[suite].format(**where)}{place}, {where['date']}", "", _row(head)]
@@ -135,7 +140,8 @@ def _cells(case: tuple, peers: dict[str, Row], names: Sequence[str]) -> list[str
     part = share(ours)
     ratios = [f"{r:.2f}×" if (r := ratio(peers, name)) else "–" for name in names]
     time = f"{ours.median_us:,.0f}" if ours.median_us > 50 else f"{ours.median_us:.2f}"
-    return [*case[1:], time, f"{part:.2f}" if part else "", *ratios]
+    name = f"`{case[1]}`" if case[0] in WHOLE else case[1]
+    return [name, *case[2:], time, f"{part:.2f}" if part else "", *ratios]
 
 
 def _row(cells: Sequence[str]) -> str:

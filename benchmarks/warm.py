@@ -60,6 +60,10 @@ def main() -> None:
         import suite_products
 
         cases, rounds = suite_products.chosen(settings), suite_products.compilers(settings)
+    elif suite in ("language", "language_cpu"):
+        import suite_language
+
+        cases, rounds = suite_language.chosen(suite, settings), suite_language.compilers(suite, settings)
     elif suite in ("map", "rows"):
         cases, rounds = suite_gpu.cases(suite, settings), {"torch.compile": suite_gpu.compile_torch}
     else:

@@ -30,6 +30,15 @@ def ratio(peers: dict[str, Row], peer: str) -> float | None:
     return other / ours if ours and other else None
 
 
+def shortfall(peers: dict[str, Row]) -> float:
+    """The lesser of the share of the floor and the ratio to the fastest other peer; 0 where ours has no time."""
+    ours = peers.get(OURS)
+    if ours is None or not ours.median_us:
+        return 0.0
+    reached = [ratio(peers, name) for name in peers if name not in (OURS, FLOOR)]
+    return min([part for part in (share(ours), *reached) if part], default=0.0)
+
+
 @dataclass(frozen=True)
 class Speedups:
     """Over one peer: the geometric mean and the minimum of so many cases."""

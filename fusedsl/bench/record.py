@@ -75,15 +75,20 @@ class Report:
     def __post_init__(self) -> None:
         self.head = {"machine": machine(), "versions": versions(), "date": now()}
 
-    def add(self, row: Row) -> None:
+    def add(self, *rows: Row) -> None:
+        """These rows, of which those without a time are said."""
+        for row in rows:
+            self._say(row)
+            self.rows.append(row)
+        self.write()
+
+    def _say(self, row: Row) -> None:
         told = [r for r in self.rows if r.peer == row.peer and r.error == row.error]
         if row.absent or (row.error or "").startswith("left out"):
             if not told:
                 self.say(f"    {row.peer}: {row.error}")
         elif row.error and (row.case, row.peer) not in [(r.case, r.peer) for r in told]:
             self.say(f"    {row.workload} {row.shape} {row.dtype}: {row.peer}: {row.error}")
-        self.rows.append(row)
-        self.write()
 
     def write(self) -> None:
         """The file anew, if there is one."""
