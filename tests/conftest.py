@@ -95,6 +95,15 @@ def nothing_called():
 
 
 @pytest.fixture(autouse=True)
+def vectors_of_any_machine(monkeypatch):
+    """Who computes a product does not depend on the machine: BLAS has vectors as wide as the processor's."""
+    from fusedsl.runtime import vector_units
+
+    monkeypatch.setattr(vector_units, "vector_unit_bytes", lambda: 32)
+    monkeypatch.setattr(vector_units, "blas_vector_bytes", lambda: 32)
+
+
+@pytest.fixture(autouse=True)
 def threads_of_the_environment():
     """A number of threads that a test or an example chose ends with it."""
     yield

@@ -19,7 +19,7 @@ from .kernel_launch import KernelLaunch
 from .kernel_work import kernel_work
 from .library_product import LibraryProduct
 from .plans import Plans
-from .product_work import library_seconds
+from .product_work import cpu_product_rates, library_seconds
 
 
 class PricedCall(Protocol):
@@ -66,7 +66,7 @@ def products_seconds(bound: BoundKernel, hardware: Hardware | None, tf32: bool =
     sides, kernel = product_sides(bound), bound.kernel
     factors = kernel.operands[0].dtype
     if hardware is None:
-        return len(kernel.products) * product_time.BLAS.seconds(sides, factors.compute.itemsize)
+        return len(kernel.products) * cpu_product_rates().blas.seconds(sides, factors.compute.itemsize)
     batch, rows, columns, terms = sides
     moved = batch * (rows * terms + columns * terms + rows * columns) * factors.itemsize
     return len(kernel.products) * library_seconds(sides, factors, moved, hardware, tf32)
@@ -84,7 +84,7 @@ def product_sides(bound: BoundKernel) -> tuple[int, int, int, int]:
 def own_seconds(bound: BoundKernel, hardware: Hardware | None) -> float:
     """The predicted time of our own kernel; None is the CPU."""
     if hardware is None:
-        return product_time.seconds(bound.kernel, bound.extents)
+        return product_time.seconds(bound.kernel, bound.extents, cpu_product_rates().own)
     launch = KernelLaunch(*scheduled_cuda(bound, hardware), bound)
     kernel = launch.kernel
     sizes = [bound.operand_bytes(k) for k in range(len(kernel.operands))]

@@ -9,11 +9,12 @@ from ..config import Options
 from ..fusion.roofline import LAUNCH
 from ..hardware import Hardware
 from ..kernel_ir.gemm import Factor, Gemm, gemm
+from ..kernel_ir.matmul_axes import matmul_axes, worth_tiling
 from ..runtime.blas_launch import numpy_has_blas
 from ..runtime.bound_kernel import BoundKernel
 from ..runtime.cublas import cublas_of
 from ..runtime.cublas_launch import gemm_calls
-from .product_work import library_seconds
+from .product_work import cpu_product_rates, library_seconds
 
 ARRAYS: tuple[Factor, ...] = ("left", "right", "out")
 CPU_DTYPES = ("float32", "float64")
@@ -24,6 +25,7 @@ CUDA_DTYPES = {  # of factors: those of results
     "float64": ("float64",),
 }
 ALIKE = 1.05  # of the library's time: a kernel of ours that takes no longer is taken
+FASTER = 0.95  # of the time of BLAS that our kernel of tiles may take where it has the higher rate
 LANES = 16  # columns that our own kernel computes at a time, however few there are
 LONGEST_SUM = 1 << 16  # products that a BLAS may add one after another
 LEAST = 1 << 15  # multiply-adds of our own kernel from which on BLAS takes less time, the call included
@@ -63,7 +65,7 @@ def library_product(
     """The library product of a kernel at the extents of a call; if it stays ours, the reason.
 
     `library` is that of the call's arrays, None if it is not to be used. `hardware` is the GPU (None: the CPU), and
-    `own` are the predicted seconds of our own kernel there.
+    `own` are the predicted seconds of our own kernel.
     """
     if library is None:
         return "there is no library for these arrays"
@@ -79,7 +81,7 @@ def library_product(
     if any(min(axis.left, axis.right, axis.out) < 0 for axis in product.batch):
         return "BLAS takes no array that is read backwards"
     if hardware is None:
-        return _by_blas(product, options)
+        return _by_blas(product, bound, options, own)
     return _by_cublas(product, library, options, hardware, own)
 
 
@@ -90,7 +92,7 @@ def library_of(library: str, on_device: bool) -> str | None:
     return "numpy" if numpy_has_blas() else None
 
 
-def _by_blas(product: Gemm, options: Options) -> LibraryProduct | str:
+def _by_blas(product: Gemm, bound: BoundKernel, options: Options, own: float) -> LibraryProduct | str:
     """The product by NumPy's BLAS."""
     dtypes = {product.factor_dtype.name, product.accumulator.name, product.out_dtype.name}
     if len(dtypes) > 1 or product.factor_dtype.name not in CPU_DTYPES:
@@ -100,7 +102,20 @@ def _by_blas(product: Gemm, options: Options) -> LibraryProduct | str:
     computed = product.batch_count * product.rows.extent * product.terms.extent * max(LANES, product.columns.extent)
     if options.matmul != "library" and computed < LEAST:
         return "so small a product takes less time in a kernel of its own"
+    if options.matmul != "library" and _has_narrow_blas(product, bound, own):
+        return "our own kernel takes less time: the vectors of this BLAS are narrower than those of the processor"
     return LibraryProduct(product, "numpy", "it is nothing but a product of two arrays")
+
+
+def _has_narrow_blas(product: Gemm, bound: BoundKernel, own: float) -> bool:
+    """Whether BLAS has a lower rate than our kernel of tiles, which takes less time for this product."""
+    rates, axes = cpu_product_rates(), matmul_axes(bound.kernel)
+    if rates.own.multiplication >= rates.blas.multiplication:
+        return False
+    if axes is None or not worth_tiling(bound.kernel, axes, bound.extents):
+        return False
+    sides = product.batch_count, product.rows.extent, product.columns.extent, product.terms.extent
+    return own < FASTER * rates.blas.seconds(sides, product.factor_dtype.itemsize)
 
 
 def _by_cublas(product: Gemm, library: str, options: Options, hardware: Hardware, own: float) -> LibraryProduct | str:

@@ -1,12 +1,14 @@
-"""The predicted time of a library's matrix product on a GPU."""
+"""The predicted time of a library's matrix product on a GPU, and the rates of products on this CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..backends.cpu.product_time import ProductRates, product_rates
 from ..fusion.roofline import LATENCY, LAUNCH, READ_SHARE
 from ..hardware import Hardware
 from ..ir.types import DType
+from ..runtime import vector_units
 
 # measured: H100, cuBLAS: bfloat16 1024³ 9.1 µs, 2048³ 27.3, 4096³ 175, 4096 × 14336 × 4096 608; 4096³ of float32 2,640,
 # of TF32 347, of float64 2,355
@@ -35,3 +37,8 @@ def library_rate(factors: DType, hardware: Hardware, tf32: bool = False) -> floa
     if tf32 and hardware.cc >= (8, 0):
         return hardware.rate(hardware.tensor) / 2 * TENSOR_LIBRARY
     return hardware.rate(hardware.fp32) * FLOAT_LIBRARY
+
+
+def cpu_product_rates() -> ProductRates:
+    """The rates of matrix products on this CPU."""
+    return product_rates(vector_units.vector_unit_bytes(), vector_units.blas_vector_bytes())

@@ -113,7 +113,7 @@ class ResolvedCall:
     def _library_product(self, plan: KernelPlan, bound: BoundKernel) -> LibraryProduct | str:
         hardware, library, options = self.target.hardware, self.product_library, self.plans.options
         found = library_product(bound, library, options, hardware)
-        if isinstance(found, str) or hardware is None:
+        if isinstance(found, str):
             return found
         return library_product(bound, library, options, hardware, self.own_seconds(plan, bound))
 

@@ -1,6 +1,7 @@
 """Matmul with packed blocks, register tiles, fused prologue and epilogue (Goto and van de Geijn, TOMS 2008).
 
-A unit of work is a block of the result, at most ROWS x COLUMNS; DEPTH elements of the summed axes are packed at a time.
+A unit of work is a block of the result, large or small by their number; DEPTH elements of the summed axes are packed at
+a time.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from .matmul_offsets import COLUMN, ROW, STEP, MatmulOffsets
 from .reduce import get, put
 from .roles import ScratchArray
 from .rows import allocate, free
-from .schedule import MATMUL_BLOCK
+from .schedule import MATMUL_BLOCK, MATMUL_STEPS, MATMUL_UNITS, SMALL_MATMUL_BLOCK
 from .source_text import address, header, indented, load_line, parameters, store_line
 from .vector_registers import TILE_PRODUCT, VectorRegisters, tile_shape
 
-ROWS, COLUMNS, DEPTH = MATMUL_BLOCK
+DEPTH = MATMUL_STEPS
 SERIAL_BLOCKS = 64  # k blocks that are summed serially; then their sum is added to a second accumulator
 TWO_LEVELS = f"(step_blocks > {SERIAL_BLOCKS})"
 
@@ -47,9 +48,15 @@ class CpuMatmulEmitter(MatmulOffsets):
         """Define the numbers of rows, columns and steps, and blocks that are as even as tiles allow."""
         lines = [f"{kind}s = {' * '.join(f'n{a}' for a in self.axes[kind])}" for kind in (ROW, COLUMN, STEP)]
         high, wide = self.tile_shape()
-        for kind, most, unit in ((ROW, ROWS, high), (COLUMN, COLUMNS, wide)):
+        kinds = ((ROW, high), (COLUMN, wide))
+        for (kind, _), most in zip(kinds, MATMUL_BLOCK):
+            lines += [f"{kind}_most = {most}", f"{kind}_blocks = ({kind}s + {most - 1}) // {most}"]
+        count = " * ".join(["row_blocks", "column_blocks", *(f"n{a}" for a in self.sides.batch)])
+        small = [f"{kind}_most = {most}" for (kind, _), most in zip(kinds, SMALL_MATMUL_BLOCK)]
+        lines += [f"if {count} < {MATMUL_UNITS}:", *indented(small)]
+        for kind, unit in kinds:
             lines += [
-                f"{kind}_blocks = ({kind}s + {most - 1}) // {most}",
+                f"{kind}_blocks = ({kind}s + {kind}_most - 1) // {kind}_most",
                 f"{kind}_most = (({kind}s + {kind}_blocks - 1) // {kind}_blocks + {unit - 1}) // {unit} * {unit}",
             ]
         return [*lines, f"step_blocks = (steps + {DEPTH - 1}) // {DEPTH}", f"step_most = smaller({DEPTH}, steps)"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -21,7 +22,10 @@ SHORT_ROWS = 16  # rows at least for this
 SHORT_LINES = 256  # lines at most of an unrolled row: it is compiled for each number of columns
 MAX_VECTOR_STRIDE = 4  # strides that LLVM serves with vector loads and shuffles: -1, 2, 3, 4 …
 MAX_LITERAL_STRIDE = 64  # strides that are literals in the code of short rows
-MATMUL_BLOCK = (192, 512, 256)  # (rows, columns) of a block of a matmul, and the steps that are packed at a time
+MATMUL_BLOCK, SMALL_MATMUL_BLOCK = (192, 512), (96, 256)  # rows and columns of a block of a matmul
+MATMUL_STEPS = 256  # that are packed at a time
+MATMUL_UNITS = 12  # blocks of a matmul: if there are fewer, they are small, so that more threads have some
+# measured: one core of an EPYC (Zen 5), GFLOPS of float32: 512³ 225 in large blocks, 197 in small ones
 THREAD_SECONDS = 5e-5  # seconds of work that are worth a thread
 ATTENTION_ROWS = 64  # query rows of an attention tile
 STRIP_MULTIPLE = 64  # rows; the width of a strip is a multiple of it
@@ -188,6 +192,16 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
     return CpuLaunch((CpuStage("kernel", count, grain),), unit_seconds=time / max(1, count))
 
 
+def matmul_block(batch: int, rows: int, columns: int) -> tuple[int, int]:
+    """Rows and columns at most of a block of a matmul; the generated code chooses the same."""
+    few = _blocks(batch, (rows, columns), MATMUL_BLOCK) < MATMUL_UNITS
+    return SMALL_MATMUL_BLOCK if few else MATMUL_BLOCK
+
+
+def _blocks(batch: int, counts: Sequence[int], block: tuple[int, int]) -> int:
+    return batch * prod(-(-n // most) for n, most in zip(counts, block))
+
+
 def strip_multiple(kernel: KernelIR) -> int:
     """Rows that the width of a strip is a multiple of: the unit of work of its kernel."""
     return PAIR_MULTIPLE if kernel.is_pairwise else STRIP_MULTIPLE
@@ -207,7 +221,8 @@ def _units(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> int:
         matmul = matmul_axes(kernel)
         assert matmul is not None
         counts = [extent(axes, extents) for axes in (matmul.rows, matmul.columns)]
-        return extent(matmul.batch, extents) * prod(-(-n // most) for n, most in zip(counts, MATMUL_BLOCK))
+        batch = extent(matmul.batch, extents)
+        return _blocks(batch, counts, matmul_block(batch, *counts))
     if schedule.startswith("short"):
         loop = kernel.axes - len(ShortRows.read(schedule.partition(":")[2]).counts) - 1
         return prod(extents[:loop]) * -(-extents[loop] // CHUNK)
