@@ -11,18 +11,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 METRIC = "smsp__inst_executed.sum"
 MARKER = "FillFunctor"
 TIMEOUT = 240  # seconds
 
-Case = tuple[str, str, str]  # workload, shape, dtype
+Case = tuple[str, ...]  # workload, shape, dtype; or of the map of the language its place in it
 
 
 def count(cases: Sequence[Case]) -> tuple[dict[Case, float], str | None]:
     """(warp instructions of each case, None), or ({}, the reason why they are unknown)."""
+    if not cases:
+        return {}, "there are no cases"
     ncu = shutil.which("ncu") or next(iter(sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"))), None)
     if ncu is None:
         return {}, "there is no ncu on this machine"
@@ -66,19 +69,13 @@ def launch(cases: Sequence[Case]) -> None:
     """Run each case once between the profiler's start and stop, behind a marker. A case that fails counts nothing."""
     import torch
 
-    from fusedsl.bench.workloads import BY_NAME
-    from gpu import tensors
-    from peers import Peers
-
     mark = torch.empty(1, device="cuda")
-    for name, shape, dtype in cases:
-        wide, long = (int(n) for n in shape.split("x"))
-        workload = BY_NAME[name]
+    for case in cases:
         try:
-            call = Peers(workload, (wide, long), tensors(workload, (wide, long), dtype)).build("fusedsl")
+            call = workload_call(*case) if len(case) > 1 else language_call(*case)
             call()
         except Exception as fault:
-            print(f"{name} {shape} {dtype}: {fault}", file=sys.stderr)
+            print(f"{' '.join(case)}: {fault}", file=sys.stderr)
             call = None
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStart()
@@ -87,9 +84,29 @@ def launch(cases: Sequence[Case]) -> None:
             call()
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStop()
-        print(f"launched {name} {shape} {dtype}")
+        print(f"launched {' '.join(case)}")
+
+
+def workload_call(name: str, shape: str, dtype: str) -> Callable[[], Any]:
+    """A case of the suites `map` and `rows`."""
+    from fusedsl.bench.workloads import BY_NAME
+    from gpu import tensors
+    from peers import Peers
+
+    wide, long = (int(n) for n in shape.split("x"))
+    return Peers(BY_NAME[name], (wide, long), tensors(BY_NAME[name], (wide, long), dtype)).build("fusedsl")
+
+
+def language_call(place: str) -> Callable[[], Any]:
+    """A case of the suite `language`, by its place in the map."""
+    from language_cases import cases
+    from language_peers import Arrays, free, ours
+
+    free("cuda")
+    case = cases()[int(place)]
+    return ours(case, Arrays(case, "cuda", "cuda"))
 
 
 if __name__ == "__main__":
     sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
-    launch([tuple(argument.split()) for argument in sys.argv[1:]])  # type: ignore[misc]
+    launch([tuple(argument.split()) for argument in sys.argv[1:]])

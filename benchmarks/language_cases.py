@@ -103,13 +103,15 @@ def parsed(spec: str) -> Array:
 
 
 def filled(one: Array, target: str, device: str) -> torch.Tensor:
-    """Random numbers: normal ones, or those of the range; integers of -100 to 99 that their dtype holds."""
+    """Random numbers: normal ones, or those of the range; integers of -100 to 99 that their dtype holds; bools of
+    which so many hold as the range says, else half."""
     import torch
 
     draw = torch.Generator(device).manual_seed(zlib.crc32(one.name.encode()))
     shape, dtype = one.shape(target), getattr(torch, one.dtype)
     if dtype == torch.bool:
-        return torch.rand(shape, device=device, generator=draw) < 0.5
+        share = float(one.range[0]) if one.range else 0.5
+        return torch.rand(shape, device=device, generator=draw) < share
     if not dtype.is_floating_point:
         low, high = one.range or ("-100" if dtype.is_signed else "0", "100")
         x = torch.randint(int(low), extent(high, target), shape, device=device, generator=draw, dtype=dtype)

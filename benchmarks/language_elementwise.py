@@ -49,7 +49,7 @@ OPERATORS = [
          "(0.299 * u[..., 0] + 0.587 * u[..., 1] + 0.114 * u[..., 2]).to(torch.uint8)", same=False),
 ]  # fmt: skip
 
-SAME_NAMES = "absolute sign floor ceil trunc square isnan isinf isfinite signbit positive nan_to_num"
+SAME_NAMES = "absolute sign floor ceil trunc square isnan isinf isfinite signbit nan_to_num"
 SAME_NAMES += " exp exp2 expm1 sin cos tan arctan sinh cosh tanh arcsinh sinc deg2rad rad2deg"
 NUMEXPR = "exp expm1 sin cos tan arctan sinh cosh tanh arcsinh sqrt log log10 log1p arcsin arccos arctanh"
 
@@ -81,7 +81,7 @@ FUNCTIONS = [
     *each("xlogy", f"{P}; y float32[long] in 0.05..2", "?(x, y)", numpy="sp.xlogy(x, y)"),
     *each("lerp", f"{XY}; w float32[long] in 0..1", "?(x, y, w)", numpy="x + w * (y - x)"),
     *each("fma", f"{XY}; z float32[long]", "?(x, y, z)", numpy="x * y + z", torch="torch.addcmul(z, x, y)"),
-    *each("copy", X, torch="torch.clone(x)"),
+    *each("copy positive", X, torch="torch.clone(x)"),
     *each("zeros_like ones_like", X, unread="x"),
     *each("full_like", X, "?(x, 7)", unread="x"),
     *each("tril triu", "x float32[square, square]"),

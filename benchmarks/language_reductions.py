@@ -47,11 +47,11 @@ SUMS = [
     *(Case("sum", f"sum(x, axis={axis})", f"x {d}[rows, columns]", f"np.sum(x, axis={axis})", f"torch.sum(x, {axis})",
            same=d != "float16")
       for axis in (-1, 0) for d in ("float64", "bfloat16", "int8", "int32")),
-    *(case for kind in ("any", "all") for case in (
-        Case(kind, f"{kind}(x > 9)", X, f"np.{kind}(x > 9)", f"torch.{kind}(x > 9)"),
-        Case(kind, f"{kind}(m)", "m bool[longer]", f"np.{kind}(m)", f"torch.{kind}(m)"),
-        Case(kind, f"{kind}(m, axis=-1)", "m bool[rows, columns]", f"np.{kind}(m, axis=-1)", f"torch.{kind}(m, -1)"),
-        Case(kind, f"{kind}(m, axis=0)", "m bool[rows, columns]", f"np.{kind}(m, axis=0)", f"torch.{kind}(m, 0)"))),
+    *(case for kind, sign, share in (("any", ">", "0..0"), ("all", "<", "1..1")) for case in (  # all have to be read
+        Case(kind, f"{kind}(x {sign} 9)", X, f"np.{kind}(x {sign} 9)", f"torch.{kind}(x {sign} 9)"),
+        *(Case(kind, f"{kind}({m})", f"m bool[{extents}] in {share}", f"np.{kind}({m})", f"torch.{kind}({t})")
+          for extents, m, t in (("longer", "m", "m"), ("rows, columns", "m, axis=-1", "m, -1"),
+                                ("rows, columns", "m, axis=0", "m, 0"))))),
     *each("count_nonzero", "m bool[longer]", "?(m)"),
     Case("count_nonzero", "count_nonzero(x > 0, axis=-1)", ROWS, "np.count_nonzero(x > 0, axis=-1)",
          "torch.count_nonzero(x > 0, -1)"),

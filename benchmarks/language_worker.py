@@ -19,19 +19,22 @@ from language_cases import Case, cases
 
 BUDGET = 0.3  # seconds of timed calls of one peer, beyond the first of each round
 SUITES = {"cuda": "language", "cpu": "language_cpu"}
+FLOOR_SHARE = 0.2  # of the times of a copy lie below the floor: others may use the machine
 MARK = "@ "  # begins a line that is ours
 BROKEN = 3  # the exit code after an error of the device, which no later call survives
 
 
 def main() -> None:
-    """The cases whose places in the map are told: python language_worker.py TARGET DEVICE REPETITIONS PLACE…"""
-    target, device, repetitions, *places = sys.argv[1:]
+    """The cases whose places in the map are told, of which some have a number of warp instructions:
+    python language_worker.py TARGET DEVICE REPETITIONS PLACE[=INSTRUCTIONS]…"""
+    target, device, repetitions, *told = sys.argv[1:]
     made, card = cases(), clock(device)
     gc.freeze()  # what is imported is no garbage
     tell(ready=True)
-    for place in map(int, places):
-        tell(begun=place)
-        found = measured(card, made[place], target, device, int(repetitions))
+    for place, _, instructions in (word.partition("=") for word in told):
+        tell(begun=int(place))
+        issue = card.issue_time(float(instructions)) if instructions else 0.0
+        found = measured(card, made[int(place)], target, device, int(repetitions), issue)
         tell(rows=[asdict(row) for row in found.rows])
         survive(device)
 
@@ -66,8 +69,9 @@ def survive(device: str) -> None:
     free(device)
 
 
-def measured(card: Any, case: Case, target: str, device: str, repetitions: int) -> Report:
-    """All peers of one case beside its floor; results are compared with those of the first other library."""
+def measured(card: Any, case: Case, target: str, device: str, repetitions: int, issue: float) -> Report:
+    """All peers of one case beside its floor, which is at least the time to issue its instructions; results are
+    compared with those of the first other library."""
     from language_peers import Arrays, ours, peers, tensors
 
     report, key = Report(None, say=lambda line: None), case.key(SUITES[device], target)
@@ -78,7 +82,7 @@ def measured(card: Any, case: Case, target: str, device: str, repetitions: int) 
     except Exception as fault:  # a text that does not run is a result
         report.add(failed_row(key, "fusedsl", (0, 0), fault))
         return report
-    facts, floor = (arrays.read + written, 0), round(quantile(floors, 0.5), 3)
+    facts, floor = (arrays.read + written, 0), round(max(quantile(floors, FLOOR_SHARE), issue), 3)
     report.add(times_row(key, "copy", floors, facts, floor, 0.0))
     others = peers(case, device)
     right = reference(case, arrays, others)

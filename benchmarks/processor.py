@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,15 @@ class Processor:
             jobs += [(np.copyto, pair) for pair in zip(copied, source, strict=True)]
         rest = self._parts(abs(read - written) // 4)
         jobs += [(np.dot, (part, part)) if read > written else (np.ndarray.fill, (part, 2)) for part in rest]
-        return self.times(lambda: list(self.pool.map(lambda job: job[0](*job[1]), jobs)), repetitions)
+        return self.times(partial(self._all, jobs), repetitions)
+
+    def _all(self, jobs: list[tuple[Callable, tuple]]) -> None:
+        """Run these, on the threads if there are several."""
+        if self.threads == 1:
+            for function, arguments in jobs:
+                function(*arguments)
+        else:
+            list(self.pool.map(lambda job: job[0](*job[1]), jobs))
 
     def _parts(self, size: int) -> list[np.ndarray]:
         """An array of so many numbers in a part for each thread."""

@@ -57,10 +57,21 @@ def run(suite: str, report: Report, settings: Settings) -> None:
     if DEVICES[suite] == "cuda" or len(os.sched_getaffinity(0)) >= FEWEST:
         until = min(settings.compile_until, time.monotonic() + WARMING)
         warm.compile_peers(suite, len(waiting), replace(settings, compile_until=until))
+    counted = instructions_of(waiting) if settings.instructions and DEVICES[suite] == "cuda" else {}
     while waiting and time.monotonic() < settings.compile_until:
-        one_process(suite, report, settings, waiting, environment)
+        one_process(suite, report, settings, waiting, counted, environment)
     for case in waiting.values():
         report.add(failed_row(case.key(suite, target(suite, settings)), "fusedsl", (0, 0), OVER))
+
+
+def instructions_of(waiting: dict[int, Case]) -> dict[int, float]:
+    """The warp instructions of our kernels, by the places of their cases."""
+    import instructions
+
+    counted, reason = instructions.count([(str(place),) for place in waiting])
+    if reason:
+        print(f"  no instruction floor: {reason}", flush=True)
+    return {int(case[0]): number for case, number in counted.items()}
 
 
 def compilers(suite: str, settings: Settings) -> dict[str, Callable[[tuple[int, Case]], None]]:
@@ -68,11 +79,18 @@ def compilers(suite: str, settings: Settings) -> dict[str, Callable[[tuple[int, 
     return {"all": lambda pair: language_worker.warmed(target(suite, settings), DEVICES[suite], pair[1])}
 
 
-def one_process(suite: str, report: Report, settings: Settings, waiting: dict[int, Case], environment: dict) -> None:
+def one_process(
+    suite: str,
+    report: Report,
+    settings: Settings,
+    waiting: dict[int, Case],
+    counted: dict[int, float],
+    environment: dict,
+) -> None:
     """Measure until the process ends, or has to be ended; takes what it is done with from `waiting`. Raises
     RuntimeError where it does not begin."""
     words = [sys.executable, language_worker.__file__, target(suite, settings), DEVICES[suite]]
-    words += [str(settings.repetitions), *map(str, waiting)]
+    words += [str(settings.repetitions), *(f"{place}={counted.get(place, '')}".rstrip("=") for place in waiting)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment, cwd=Path(__file__).parent)
     lines: SimpleQueue[str | None] = SimpleQueue()
     Thread(target=listen, args=(process, lines), daemon=True).start()
