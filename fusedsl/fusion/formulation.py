@@ -32,7 +32,8 @@ class ProductMode(Enum):
 
     FUSED = "fused"  # operands are computed for each output tile, and the epilogue is part of the kernel
     STORED_OPERANDS = "stored operands"  # each operand is an array in memory
-    ALONE = "alone"  # the same, and a kernel computes one product and nothing else: a library can
+    FOLDED = "folded"  # the same, and what folds their results gets states of panels from the products' kernels
+    ALONE = "alone"  # each operand is an array, and a kernel computes one product and nothing else: a library can
 
 
 @dataclass(frozen=True)

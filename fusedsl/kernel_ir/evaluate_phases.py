@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 
 import numpy as np
 
 from ..ir.types import numpy_dtype
 from ..ir.verify import require
 from .evaluate import KernelRun
-from .phase import Phase, Reduction, ScanUse, Sort
+from .phase import PANEL_COLUMNS, PanelFolds, Phase, Reduction, ScanUse, Sort
 
 
 def run_resident(run: KernelRun) -> None:
@@ -58,6 +59,30 @@ def finish_row(run: KernelRun, phase: Phase) -> None:
     """Row body of a phase, after its reductions."""
     run.body(phase.row)
     for store in phase.row_stores:
+        run.store(store)
+    if phase.panel_folds is not None:
+        fold_panels(run, phase.panel_folds)
+
+
+def fold_panels(run: KernelRun, panels: PanelFolds) -> None:
+    """States of panels along a row axis, side by side along the ranks."""
+    (ranks,), axis, found = run.ranks, panels.axis, []
+    for start in range(0, run.axes[axis], PANEL_COLUMNS):
+        panel = copy(run)
+        stop = min(start + PANEL_COLUMNS, run.axes[axis])
+        panel.axes = tuple(stop - start if a == axis else n for a, n in enumerate(run.axes))
+        panel.known = {
+            name: x[(slice(None),) * axis + (slice(start, stop),)] if x.shape[axis] > 1 else x
+            for name, x in run.known.items()
+        }
+        for phase in panels.phases:
+            work(panel, phase)
+            for use in phase.folds:
+                panel.known |= _named(use, panel.folded(use, (axis,)))
+            finish_row(panel, phase)
+        found.append(panel.known)
+    for store in panels.stores:
+        run.known[store.value] = np.concatenate([known[store.value] for known in found], ranks)
         run.store(store)
 
 

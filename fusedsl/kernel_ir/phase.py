@@ -120,6 +120,27 @@ class DerivedAccumulators:
     body: Body
 
 
+PANEL_COLUMNS = 64  # positions along an axis that are folded together where their products are computed
+
+
+@dataclass(frozen=True)
+class PanelFolds:
+    """Folds along row axis `axis` of what a row body computes: a state for each panel of PANEL_COLUMNS positions.
+
+    `phases` run on a panel as if it were a row. `stores` are of its states, along the other row axes and the panels,
+    which are the `ranks` of the kernel; a later kernel merges them in their order.
+    """
+
+    axis: int
+    phases: tuple[Phase, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def names_read(self) -> set[str]:
+        """Names that the panels' bodies read, and what is stored."""
+        return {store.value for store in self.stores}.union(*(phase.names_read for phase in self.phases))
+
+
 @dataclass(frozen=True)
 class Phase:
     """One loop over the columns of a row: element bodies and scans, reductions, then a body once per row.
@@ -149,6 +170,7 @@ class Phase:
     reuses_reference: bool = False  # later tiles may be measured from the references of the first one
     derived: DerivedAccumulators | None = None  # accumulators that follow from the others; all but these are combined
     scatters: tuple[Scatter, ...] = ()  # after `element`, whose results they merge in the order of the elements
+    panel_folds: PanelFolds | None = None  # after `row`: folds of its results, along one of the row axes
 
     @property
     def bodies(self) -> tuple[Body, ...]:
@@ -183,6 +205,7 @@ class Phase:
         """Names that any body reads, of elements or of rows, tile phases included."""
         names = {value.name for value in self.reads}
         names |= {value.name for value in self.row.args} if self.row else set()
+        names |= self.panel_folds.names_read if self.panel_folds else set()
         return names.union(*(part.names_read for part in self.tile_phases))
 
     @property
@@ -197,6 +220,7 @@ class Phase:
         """Operands that are stored to, tile phases included."""
         operands = {store.operand for store in (*self.stores, *self.row_stores)}
         operands |= {scatter.operand for scatter in self.scatters}
+        operands |= {store.operand for store in self.panel_folds.stores} if self.panel_folds else set()
         return operands.union(*(part.written for part in self.tile_phases))
 
     @property

@@ -20,6 +20,7 @@ from .phase import (
     Body,
     DerivedAccumulators,
     MatrixProduct,
+    PanelFolds,
     Phase,
     Reduction,
     ScanStep,
@@ -81,7 +82,7 @@ class KernelPlan:
     column_epilogue: ColumnEpilogue | None = None
     digest: str = ""  # of the computation: one binary per digest, operand stride kinds and schedule
     pointers: tuple[Load, ...] = ()
-    ranks: tuple[Dim, ...] = ()  # extent of the sorted axis, if sorted values are stored or folded
+    ranks: tuple[Dim, ...] = ()  # extent of the sorted axis, if sorted values are stored or folded, or of the panels
     fastmath: bool = False  # fast math: approximate instructions are allowed
     matmul: str = "exact"  # how products of float32 are computed: the option of that name
     batch_invariant: bool = False  # batch-invariant: a row's schedule may not depend on the number of rows
@@ -143,6 +144,7 @@ CLASSES = {
             ColumnEpilogue,
             Reduction,
             MatrixProduct,
+            PanelFolds,
             ScanStep,
             ScanUse,
             Scatter,

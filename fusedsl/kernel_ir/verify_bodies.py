@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..ir.types import INT64, DType
 from ..ir.verify import require
-from .phase import Body, Phase, Reduction, ScanStep, Store, Value
+from .phase import Body, PanelFolds, Phase, Reduction, ScanStep, Store, Value
 from .plan import KernelPlan
 
 Known = dict[str, DType]
@@ -22,6 +22,8 @@ def verify_bodies(kernel: KernelPlan) -> None:
     scope = DefinedNames(dict(given.elements), dict(given.rows))
     for phase in kernel.resident:
         scope.phase(phase)
+        if phase.panel_folds is not None:
+            _panels(phase.panel_folds, scope, kernel)
     if kernel.column_epilogue is not None:
         columns = DefinedNames(given.columns | scope.columns, {})
         if kernel.column_epilogue.body is not None:
@@ -33,10 +35,21 @@ def verify_bodies(kernel: KernelPlan) -> None:
         streamed.phase(phase)
 
 
+def _panels(panels: PanelFolds, scope: DefinedNames, kernel: KernelPlan) -> None:
+    """Phases over panels: their elements are values of rows, and their rows have none along the panels' axis."""
+    across = frozenset(range(len(kernel.rows))) - {panels.axis}
+    require(0 <= panels.axis < len(kernel.rows) and len(kernel.ranks) == 1, "panels lie along a row axis", kernel.name)
+    inner = DefinedNames(dict(scope.rows), body_inputs(kernel, across).rows)
+    for phase in panels.phases:
+        inner.phase(phase)
+    inner.stores(panels.stores, inner.rows)
+
+
 def bodies_of(kernel: KernelPlan) -> list[Body]:
     """Bodies of a kernel's phases."""
     phases = [*kernel.resident, *kernel.looped, *(kernel.attention.tile_phases if kernel.attention else ())]
     parts = [part for phase in phases for part in (phase, *phase.tile_phases)]
+    parts += [part for phase in phases if phase.panel_folds for part in phase.panel_folds.phases]
     return [work for part in parts for work in (*part.bodies, part.row) if work is not None]
 
 
@@ -52,14 +65,14 @@ class BodyInputs:
     columns: Known
 
 
-def body_inputs(kernel: KernelPlan) -> BodyInputs:
-    """Loads, indices, addresses and numbers of a kernel."""
+def body_inputs(kernel: KernelPlan, rows: frozenset[int] | None = None) -> BodyInputs:
+    """Loads, indices, addresses and numbers of a kernel, whose `rows` are its row axes unless they are given."""
     axes: list[tuple[Value, Iterable[int]]] = [(p.value, (p.axis,)) for p in kernel.positions]
     axes += [(x.value, [c.axis for c in kernel.arrays[x.operand].at if c.axis is not None]) for x in kernel.loads]
     axes += [(value, ()) for value in (*(x.value for x in kernel.pointers), *(x.value for x in kernel.scalars))]
     names = [value.name for value, _ in axes]
     require(len(names) == len(set(names)), "what is read has names of its own", kernel.name, names)
-    rows = frozenset(range(len(kernel.rows)))
+    rows = frozenset(range(len(kernel.rows))) if rows is None else rows
     columns = frozenset(range(len(kernel.rows), len(kernel.rows) + len(kernel.columns)))
     return BodyInputs(*(_along(axes, inside) for inside in (None, rows, columns)))
 

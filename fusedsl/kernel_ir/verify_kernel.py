@@ -116,6 +116,8 @@ def _stored(phases: Iterable[Phase], kernel: KernelPlan) -> Stored:
             stored += [(store.operand, rows | (ranks if part.ranks else columns)) for store in part.stores]
             stored += [(store.operand, rows) for store in part.row_stores]
             stored += [(scatter.operand, columns) for scatter in part.scatters]
+            panels = part.panel_folds
+            stored += [(store.operand, rows - {panels.axis} | ranks) for store in panels.stores] if panels else []
     stored += [(store.operand, columns) for store in kernel.column_epilogue.stores] if kernel.column_epilogue else []
     return stored
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..backends.cuda.attention.schedule import schedule_attention
+from ..backends.cuda.matmul.schedule import schedule_matmul
 from ..backends.cuda.rows_and_columns.schedule import schedule_rows_and_columns
 from ..errors import FusedslError
-from ..fusion.formulation import AttentionMode, Formulation
+from ..fusion.formulation import AttentionMode, Formulation, ProductMode
 from ..hardware import Hardware, hardware_facts
 from ..ir.checks import explain, holds, require_size
 from ..ir.dims import Dim, Extents, Symbol, evaluate
@@ -195,11 +196,21 @@ def fallback_formulation(
         return dataclasses.replace(plan.formulation, attention=mode)
     if hardware is not None and _stored_scores_are_faster(bounds, hardware):
         return dataclasses.replace(plan.formulation, attention=AttentionMode.MATERIALIZED)
+    if not _has_panel_schedules(bounds, hardware):
+        return dataclasses.replace(plan.formulation, products=ProductMode.STORED_OPERANDS)
     if not has_both_axis_schedules(bounds, hardware) or not (
         hardware is None or acquire_both_axis_kernels(plan, bounds, hardware, reserve)
     ):
         return dataclasses.replace(plan.formulation, together=False)
     return None
+
+
+def _has_panel_schedules(bounds: Sequence[BoundKernel], hardware: Hardware | None) -> bool:
+    """Whether kernels of products that fold panels of their columns have schedules."""
+    folding = [b for b in bounds if any(phase.panel_folds for phase in b.kernel.phases)]
+    return not folding or (
+        hardware is not None and all(schedule_matmul(b.kernel, b.extents, hardware) is not None for b in folding)
+    )
 
 
 def hardware_of(device: Any) -> Hardware:

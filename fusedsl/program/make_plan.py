@@ -11,7 +11,7 @@ from .. import debug
 from ..config import TENSOR_FLOAT, Options, verify_level
 from ..errors import FusionError, LimitError
 from ..fusion.contractions import matmul_factors
-from ..fusion.formulation import Formulation
+from ..fusion.formulation import Formulation, ProductMode
 from ..fusion.fusion_group import Decision, FusionGroup, Partition
 from ..fusion.horizontal import horizontal_candidates, pack_launches
 from ..fusion.merge_similar import NamedGroup, merge_similar
@@ -26,6 +26,7 @@ from ..ir.ops import OPS
 from ..ir.printer import show
 from ..ir.verify import verify
 from ..kernel_ir.build.build import build_plan
+from ..kernel_ir.build.panel_folds import fold_in_panels
 from ..kernel_ir.liveness import register_count
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..kernel_ir.register_pressure import body_registers_of
@@ -87,6 +88,9 @@ def make_plan(
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
     _check_kernels(len(launches), cut, options, parameters)
+    temporaries = _temporary_types(cut, kernels)
+    if way.products is ProductMode.FOLDED:
+        kernels, temporaries = fold_in_panels(kernels, temporaries)
     if options.steady:
         kernels = tuple(replace(k, batch_invariant=True) for k in kernels)
     if options.fastmath:
@@ -97,7 +101,7 @@ def make_plan(
         source.text,
         parameters,
         tuple(r.type for r in graph.results),
-        _temporary_types(cut, kernels),
+        temporaries,
         graph.checks,
         tuple(guards.items()),
         kernels,

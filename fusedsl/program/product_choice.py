@@ -13,6 +13,7 @@ from ..fusion.formulation import Formulation, ProductMode
 from ..fusion.roofline import Work, seconds
 from ..hardware import Hardware
 from ..ir.dims import evaluate
+from ..kernel_ir.folded_products import folded_products
 from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.matmul_axes import matmul_axes, worth_tiling
 from ..kernel_ir.matmul_operands import matmul_operands
@@ -22,7 +23,7 @@ from ..runtime.launch_records import workspace_size
 from .call_time import PricedCall, call_seconds, kernel_seconds, product_sides, products_seconds
 from .library_product import LibraryProduct
 
-MODES = (ProductMode.STORED_OPERANDS, ProductMode.ALONE)  # that are compared with the fused plan
+MODES = (ProductMode.STORED_OPERANDS, ProductMode.FOLDED, ProductMode.ALONE)  # that are compared with the fused plan
 WORTH = 0.97  # of the least time so far: a smaller gain is not worth the memory
 SPARE_BYTES = 256 << 20  # of temporaries beside those of the fused plan, however small a call's arrays are
 MOST_KERNELS = 64  # of a plan that is compared with others: planning takes time
@@ -81,6 +82,8 @@ def _promising_modes(call: PricedCall) -> set[ProductMode]:
     modes: set[ProductMode] = set()
     on_cpu, everywhere = call.target.hardware is None, call.plans.options.matmul == "library"
     library = call.product_library is not None
+    if not on_cpu and any(_is_large(call.kernels[one.products][1]) for one in folded_products(call.plan.kernels)):
+        modes.add(ProductMode.FOLDED)
     for plan, bound in call.kernels:
         if bound.empty or isinstance(call.library_product(plan, bound), LibraryProduct):
             continue

@@ -183,6 +183,7 @@ def _temporaries(call: ResolvedCall) -> tuple[Temporary, ...]:
 PRODUCT_MODES = {
     ProductMode.FUSED: "with what surrounds them in their kernels",
     ProductMode.STORED_OPERANDS: "of arrays in memory, with what follows in their kernels",
+    ProductMode.FOLDED: "of arrays in memory, with what follows in their kernels, panels of its folds too",
     ProductMode.ALONE: "in kernels of their own, for a library",
 }
 

@@ -79,7 +79,7 @@ def bind_kernel(
     )
     kernel = _kernel(plan, merged, row_axes, placed, merged.index64 or far)
     looped = None
-    if not plan.is_elementwise and not plan.column_epilogue:
+    if plan.looped and not plan.is_elementwise and not plan.column_epilogue:
         looped = replace(kernel, phases=plan.looped, resident=False)
     transposed = None
     tiled = kernel.is_pairwise and not plan.batch_invariant  # a single row is no tile, and takes the same bits
@@ -138,6 +138,7 @@ def _merged(
     """The axes that a kernel runs over after merging, and how many of them are row axes."""
     outputs = range(plan.inputs, len(plan.arrays))
     keep = [p.axis for p in plan.positions]
+    keep += [phase.panel_folds.axis for phase in plan.resident if phase.panel_folds]
     stay = [a for a, d in enumerate((*plan.rows, *plan.columns)) if symbolic_units and not isinstance(d, int)]
     if plan.scatters:
         return merge_axes_in_order(columns, placed.strides, keep, stay), 0
@@ -175,7 +176,7 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: BoundAr
         plan.loads,
         tuple(Position(p.value, merged.axes.index((p.axis,))) for p in plan.positions),
         tuple(s.value for s in plan.scalars),
-        plan.resident,
+        tuple(_over_merged_axes(phase, merged) for phase in plan.resident),
         index64=wide,
         pointers=plan.pointers,
         constant_scalars=_literals(plan, placed),
@@ -183,6 +184,14 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: BoundAr
         matmul=plan.matmul,
         batch_invariant_width=steady,
     )
+
+
+def _over_merged_axes(phase: Phase, merged: MergedAxes) -> Phase:
+    """A phase whose panels lie along a merged axis."""
+    if phase.panel_folds is None:
+        return phase
+    axis = merged.axes.index((phase.panel_folds.axis,))
+    return replace(phase, panel_folds=replace(phase.panel_folds, axis=axis))
 
 
 def _accesses(

@@ -26,10 +26,10 @@ def build_plan(
         loops = LoopedPhases(builder)
         plan = dataclasses.replace(plan, looped=loops.phases(), rereads=loops.reasons)
     plan = plan if contract else forbid_contraction(plan)
-    return dataclasses.replace(plan, digest=_digest(plan))
+    return dataclasses.replace(plan, digest=digest_of(plan))
 
 
-def _digest(plan: KernelPlan) -> str:
+def digest_of(plan: KernelPlan) -> str:
     """Hash of the computation, independent of the program's name and text."""
     parts: tuple = (plan.is_elementwise, plan.inputs, plan.loads, tuple(p.value for p in plan.positions))
     parts += (plan.resident, plan.looped, plan.column_epilogue, plan.pointers)

@@ -10,6 +10,9 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.backends.cuda.matmul.sm90 import schedule as sm90_schedule
+from fusedsl.fusion import graph_products
+from fusedsl.fusion.formulation import ProductMode
+from fusedsl.program import product_choice
 from fusedsl.runtime import compile as compiler
 from fusedsl.runtime.array_copies import to_host
 
@@ -35,11 +38,11 @@ EPILOGUES = {
 }
 
 
-def arrays(dtype=BRAIN):
+def arrays(dtype=BRAIN, m=M, k=K):
     random = np.random.default_rng(7)
-    shapes = {"x": (M, K), "y": (M, K), "w": (K, N), "v": (K, N), "t": (N, K), "u": (K, M), "b": (N,), "r": (M, N)}
+    shapes = {"x": (m, k), "y": (m, k), "w": (k, N), "v": (k, N), "t": (N, k), "u": (k, m), "b": (N,), "r": (m, N)}
     found = {name: random.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
-    found |= {"c": random.standard_normal(M).astype(np.float32), "m": random.random((M, N)) < 0.5}
+    found |= {"c": random.standard_normal(m).astype(np.float32), "m": random.random((m, N)) < 0.5}
     return found
 
 
@@ -171,3 +174,42 @@ def test_shared_memory_and_stages_are_within_the_card(chosen):
     fd.kernel("x @ w").source(fd.spec((4096, 4096), "bfloat16"), fd.spec((4096, 4096), "bfloat16"), device="cuda")
     for s in chosen[0]:
         assert s.smem_bytes <= 227 << 10 and s.stages >= 3
+
+
+FOLDS = {
+    "a sum beside the product": ("y = x @ w; y, sum(float32(y), -1)", "x w"),
+    "a maximum of what follows": ("max(gelu(x @ w + b), axis=-1)", "x w b"),
+    "log-sum-exp": ("logsumexp(x @ w + b, -1)", "x w b"),
+    "positions": ("argmax(x @ w, -1)", "x w"),
+    "a mean, and elements of rows": ("mean(x @ w * c[:, None], -1) * c", "x w c"),
+    "two folds of two products": ("p = silu(x @ w) * (x @ v); sum(p, -1), min(p, axis=-1)", "x w v"),
+}
+
+
+@pytest.fixture
+def folded(monkeypatch):
+    """Products of small arrays fold panels too, whatever is predicted to be faster."""
+    monkeypatch.setattr(product_choice, "WORTH", 1e9)
+    monkeypatch.setattr(product_choice, "MODES", (ProductMode.FOLDED,))
+    monkeypatch.setattr(graph_products, "SMALL", 0)
+
+
+@pytest.mark.parametrize("columns, warpgroups", [(64, 1), (128, 2)])
+@pytest.mark.parametrize("name", FOLDS)
+def test_rows_are_folded_in_panels_where_products_are_computed(name, columns, warpgroups, chosen, folded):
+    made, only = chosen
+    only(columns=columns, warpgroups=warpgroups, pingpong=1, cluster=1)
+    text, names = FOLDS[name]
+    given = arrays(m=72, k=520)  # longer rows than those of heads, which attention multiplies
+    operands = [given[x] for x in names.split()]
+    wide = [x.astype(np.float64) if x.dtype == BRAIN else x for x in operands]
+    expected = fd.kernel(text.replace("float32(", "("))(*wide)
+    with emulated_gpu() as gpu:
+        found = fd.kernel(text, verify=True)(*map(gpu.asarray, operands))
+        found = [to_host(x) for x in (found if isinstance(found, tuple) else (found,))]
+        assert len(gpu.launches) == 2
+    for value, right in zip(found, expected if isinstance(expected, tuple) else (expected,)):
+        assert value.shape == right.shape
+        np.testing.assert_allclose(value.astype(np.float64), right, rtol=2.0**-7, atol=1e-3 * np.abs(right).max())
+    (products,) = {s for s in made if isinstance(s, sm90_schedule.Sm90MatmulSchedule)}
+    assert products.columns == columns

@@ -14,7 +14,7 @@ EPILOGUE_FUNCTIONS = {"exp": "exp_for_half", "logistic": "logistic_for_half", "t
 
 
 def epilogue_functions(kernel: KernelIR, body: Body) -> Body:
-    """The body after the sums of products with shorter functions, if all that is stored are 16-bit floats.
+    """The body after the sums of products with shorter functions, if all that it computes are stored 16-bit floats.
 
     Their relative error is 2**-24 |x| + 2**-20: less than 2**-8 of the error of rounding to 16 bits, and about that of
     rounding a long sum to float32. So they may be scaled, or added to others. The absolute error of erf is 2**-23, like
@@ -23,7 +23,8 @@ def epilogue_functions(kernel: KernelIR, body: Body) -> Body:
     """
     stores = [store for phase in kernel.phases for store in phase.row_stores]
     kinds = {kernel.operands[store.operand].dtype for store in stores}
-    if not kinds or not all(kind.kind == "f" and kind.bits == 16 for kind in kinds):
+    folded = any(phase.panel_folds for phase in kernel.phases)
+    if folded or not kinds or not all(kind.kind == "f" and kind.bits == 16 for kind in kinds):
         return body
     body, short = _with_gelu(body), {}
     for i in body.instructions:

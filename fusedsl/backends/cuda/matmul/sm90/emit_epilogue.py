@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from .....kernel_ir.kernel import Load, TmaBox
 from .....kernel_ir.matmul_axes import MatmulAxes
-from .....kernel_ir.phase import Body, Store
-from ...attention.intrinsics import Fragment, FragmentIntrinsics, row_positions
+from .....kernel_ir.phase import Body, PanelFolds, Reduction, Store
+from ...attention.intrinsics import Fragment, FragmentIntrinsics, quad_all_reduce, row_positions, store_row_values
 from ...emit.intrinsic import Function
 from ...emit.source_text import SourceBuilder
 from ...peephole.product_epilogues import epilogue_functions
@@ -41,6 +41,8 @@ class PanelEpilogue:
         phase = src.kernel.phases[0]
         self.body = epilogue_functions(src.kernel, phase.row or Body((), (), ()))
         self.stores = phase.row_stores
+        self.names = {v.name for v in self.body.args} | {s.value for s in self.stores}
+        self.names |= phase.panel_folds.names_read if phase.panel_folds else set()
         self.fragment: FragmentIntrinsics = src.bind("panel", Fragment(panel))
         self.rows_from = src.bind("rows_from", row_positions("int32"))
         self.maps: dict[int, Function] = {}
@@ -74,12 +76,10 @@ class PanelEpilogue:
             self._convert(p.value.name, self.fragment.rowwise, p.value.dtype.name, "rows")
 
     def _loads(self) -> list[Load]:
-        names = {v.name for v in self.body.args} | {s.value for s in self.stores}
-        return [load for load in self.kernel.loads if load.value.name in names]
+        return [load for load in self.kernel.loads if load.value.name in self.names]
 
     def _positions(self, axis: int) -> list:
-        names = {v.name for v in self.body.args} | {s.value for s in self.stores}
-        return [p for p in self.kernel.positions if p.axis == axis and p.value.name in names]
+        return [p for p in self.kernel.positions if p.axis == axis and p.value.name in self.names]
 
     def _varies(self, k: int, axis: int) -> bool:
         return self.kernel.operands[k].strides[axis] != "0"
@@ -128,12 +128,15 @@ class PanelEpilogue:
 
     def _row_addresses(self, k: int) -> str:
         """The addresses of the panel's first column in both rows of a thread."""
+        return self._addresses_from(f"{self._base(k)} + panel_from * {self._step(k, self.column_axis)}", k)
+
+    def _addresses_from(self, first: str, k: int) -> str:
+        """The addresses in both rows of a thread, of which row 0 is at `first`."""
         step = self._step(k, self.row_axis) if self._varies(k, self.row_axis) else "int64(0)"
         self._define(
             *("row_addresses", self.fragment.rowwise, "int64, int32, int64 -> int64"),
             *("base, row, step", "base + row * step"),
         )
-        first = f"{self._base(k)} + panel_from * {self._step(k, self.column_axis)}"
         return f"row_addresses({first}, rows, {step})"
 
     def _width(self, k: int) -> int:
@@ -160,6 +163,8 @@ class PanelEpilogue:
         for name, value in sums.items():
             src.assign(name, value)
         src.apply(self.fragment.elementwise, "epilogue", self.body)
+        if self.kernel.phases[0].panel_folds is not None:
+            self._fold_panel(self.kernel.phases[0].panel_folds)
         for store in self.stores:
             if store.operand in self.maps:
                 self._store_tma(store)
@@ -176,6 +181,51 @@ class PanelEpilogue:
         else:
             read = src.bind(f"load_{load.value.name}", load_column_values(self.panel, dtype, width))
             src.assign(load.value.name, read(f"{self._base(k)} + panel_from * {step}", "room", step))
+
+    # -- folds
+
+    def _fold_panel(self, panels: PanelFolds) -> None:
+        """Emit the phases of a panel, and the stores of its states, each by one thread of a row's quad."""
+        src = self.src
+        src.assign("valid_columns", src.bind("in_bounds", self.fragment.in_bounds())("int32(0)", "room"))
+        for number, phase in enumerate(panels.phases):
+            src.apply(self.fragment.elementwise, f"panel_{number}", phase.element)
+            for use in phase.folds:
+                self._fold(use, f"{use.name}_{use.accumulators[0].name}")
+            if phase.row is not None:
+                src.apply(self.fragment.rowwise, f"panel_row_{number}", phase.row)
+        for store in panels.stores:
+            k = store.operand
+            dtype, name = self.kernel.operands[k].dtype, src.names.operand(k)
+            write = src.bind(f"store_{name}", store_row_values(dtype.name))
+            value = self._spread(store.value, dtype.compute.name, self.fragment.rowwise, "row")
+            first = f"{self._base(k)} + int64(panel_from // {PANEL}) * {dtype.itemsize}"
+            addresses = self._addresses_from(first, k)
+            src.emit(write(addresses, value, "rows", src.names.extent(self.row_axis)))
+
+    def _fold(self, use: Reduction, label: str) -> None:
+        """Emit a fold over the columns of the panel that exist."""
+        src, op = self.src, self.src.reduce_op(use, label)
+        lifted = [f"{value.name}_lifted" for value in use.inputs]
+        for name, value in zip(lifted, use.inputs):
+            src.assign(name, self._spread(value.name, value.dtype.name, self.fragment.elementwise, "element"))
+        with src.if_(f"room < {self.panel}"):
+            for name, value, nothing in zip(lifted, use.inputs, use.identity):
+                d = value.dtype.name
+                keep = self._define(
+                    *(f"keep_{name}", self.fragment.elementwise, f"bool, {d} -> {d}", "valid, value"),
+                    f"value if valid else {nothing}",
+                )
+                src.assign(name, keep("valid_columns", name))
+        fold = src.bind(f"fold_{label}", self.fragment.fold(op), src.functions)
+        over_quad = src.bind(f"quad_{label}", quad_all_reduce(op), src.functions)
+        src.unpack(use, fold(*lifted))
+        src.unpack(use, over_quad(*(value.name for value in use.accumulators)))
+
+    def _spread(self, name: str, dtype: str, domain, kind: str) -> str:
+        """A value for each element, or each row, also where it varies along fewer axes."""
+        spread = self._define(f"spread_{kind}_{name}", domain, f"{dtype} -> {dtype}", "value", "value")
+        return spread(name)
 
     # -- stores
 

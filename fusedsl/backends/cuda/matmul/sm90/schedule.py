@@ -13,11 +13,12 @@ from .....kernel_ir.kernel import KernelIR, MatmulKernel, TmaBox
 from .....kernel_ir.launch_config import LaunchConfig
 from .....kernel_ir.matmul_axes import extent
 from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
+from .....kernel_ir.phase import PANEL_COLUMNS, Phase
 from ...attention.sm90_schedule import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_ELEMENTS, TMA_RANK, WARP_ROWS, WARPGROUP
 from ...schedule_base import Extents, Schedule
 
 SLICE = 64  # elements of a K-slice: one swizzled row
-PANEL = 64  # columns that the epilogue finishes and stores at a time
+PANEL = PANEL_COLUMNS  # columns that the epilogue finishes, folds and stores at a time
 MOST_SUMS = 256  # columns of accumulators of a warpgroup, over all products
 MOST_STAGES = 8
 STAGING = 2  # panels of outputs that a warpgroup holds in shared memory
@@ -190,6 +191,7 @@ def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
         and all(kernel.operands[k].near_access == "vector" for k in everyone)
         and all(kernel.operands[k].near in (kernel.row_axes, *axes.rows, *axes.columns) for k in everyone)
         and all(len(tma_axes(kernel, k)) <= TMA_RANK for k in everyone)
+        and (phase.panel_folds is None or (phase.panel_folds.axis,) == axes.columns)
     )
 
 
@@ -242,8 +244,7 @@ def predicted_clocks(
     each = SLICE_CLOCKS[s.rows][-(-columns // SLICE) * SLICE]
     if s.cluster > 1 and s.warpgroups > 1 and columns <= 128:
         each *= SHARED_SLICE
-    row = kernel.phases[0].row
-    epilogue = columns / 2 * (SUM_CLOCKS + INSTRUCTION_CLOCKS * (total_cost(row.instructions) if row else 0))
+    epilogue = columns / 2 * (SUM_CLOCKS + INSTRUCTION_CLOCKS * _epilogue_instructions(kernel.phases[0]))
     products = waves * -(-extents[-1] // (SLICE * s.splits)) * each
     products = max(products, _operand_bytes(kernel, operands, extents) / hardware.bandwidth * hardware.clock)
     if s.pingpong > 1:
@@ -251,6 +252,14 @@ def predicted_clocks(
     if s.splits > 1:
         epilogue += PART_CLOCKS + columns / 2 * (s.splits + 1) * PART_SUM_CLOCKS
     return LAUNCH_CLOCKS + products + waves * (epilogue + WAVE_CLOCKS)
+
+
+def _epilogue_instructions(phase: Phase) -> float:
+    """Instructions for each sum that follow it."""
+    bodies = [phase.row] if phase.row else []
+    for part in phase.panel_folds.phases if phase.panel_folds else ():
+        bodies += [part.element, *(use.combine for use in part.folds)]
+    return sum(total_cost(body.instructions) for body in bodies)
 
 
 def _operand_bytes(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> int:

@@ -1,0 +1,136 @@
+"""Folded products: kernels that only fold what a kernel of matrix products stores, along one of its axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from .kernel import Load
+from .phase import Phase, Store
+from .plan import ArrayUse, KernelPlan
+
+
+@dataclass(frozen=True)
+class FoldedProduct:
+    """A kernel of products, by its number, and one that folds what it stores in a temporary.
+
+    `axes` are the row axes of the products, by axis of the reader. The reader loads the value as `load`, the products'
+    kernel stores it from `store`.
+    """
+
+    products: int
+    reader: int
+    load: Load
+    store: Store
+    axes: dict[int, int]
+
+
+def folded_products(kernels: Sequence[KernelPlan]) -> list[FoldedProduct]:
+    """The kernels of products whose stored values another kernel only folds, along one axis."""
+    found = (folded_product(kernels, k) for k in range(len(kernels)))
+    return [one for one in found if one is not None]
+
+
+def folded_product(kernels: Sequence[KernelPlan], number: int) -> FoldedProduct | None:
+    reader = kernels[number]
+    if not _only_folds(reader):
+        return None
+    elements = names_read_of(panel_phases(reader))
+    for load in reader.loads:
+        use = reader.arrays[load.operand]
+        if use.kind != "temporary" or load.value.name not in elements:
+            continue
+        writers = _writers(kernels, use.index)
+        others = [x for x in reader.arrays[: reader.inputs] if (x.kind, x.index) == ("temporary", use.index)]
+        if len(writers) != 1 or len(others) != 1 or not _computes_products(kernels[writers[0]]):
+            continue
+        one = _joined(kernels, writers[0], number, load)
+        if one is not None:
+            return one
+    return None
+
+
+def _only_folds(reader: KernelPlan) -> bool:
+    """Whether a kernel does nothing but fold one axis in one pass, and finish its rows."""
+    if reader.attention or reader.column_epilogue or reader.ranks or reader.pointers or len(reader.looped) != 1:
+        return False
+    (phase,) = reader.looped
+    parts = (phase, *phase.tile_phases)
+    alone = not any(p.stores or p.scans or p.sort or p.column_reductions or p.scatters for p in parts)
+    alone = alone and not any(p.row_stores for p in phase.tile_phases) and not any(p.products for p in reader.resident)
+    kinds = {v.dtype.kind for use in phase.folds for v in use.accumulators}
+    return bool(phase.folds) and alone and len(reader.columns) == 1 and "b" not in kinds
+
+
+def _computes_products(kernel: KernelPlan) -> bool:
+    """Whether a kernel sums products, and stores what it makes of them."""
+    return (
+        len(kernel.resident) == 1
+        and bool(kernel.resident[0].products)
+        and not kernel.resident[0].stores
+        and kernel.attention is None
+        and kernel.column_epilogue is None
+        and not kernel.pointers
+    )
+
+
+def _joined(kernels: Sequence[KernelPlan], writer: int, number: int, load: Load) -> FoldedProduct | None:
+    """The pair, if the reader reads each element that the writer stores once, and what else it reads was there."""
+    products, reader, use = kernels[writer], kernels[number], kernels[number].arrays[load.operand]
+    store = next((s for s in products.resident[0].row_stores if _is(products.arrays[s.operand], use)), None)
+    if store is None or writer >= number:
+        return None
+    out = products.arrays[store.operand]
+    own, along = _plain_axes(use), _plain_axes(out)
+    everyone = range(len(reader.rows) + len(reader.columns))
+    if own is None or along is None or sorted(own) != list(everyone) or sorted(along) != [*range(len(products.rows))]:
+        return None
+    axes = dict(zip(own, along))
+    if products.resident[0].panel_folds and products.resident[0].panel_folds.axis != axes[len(reader.rows)]:
+        return None
+    if load.value.dtype is not _dtype(products, store.value):
+        return None
+    elements = names_read_of(panel_phases(reader))
+    for other in reader.loads:
+        x = reader.arrays[other.operand]
+        late = x.kind == "temporary" and any(w >= writer for w in _writers(kernels, x.index))
+        if other is not load and other.value.name in elements and (x.gathered is not None or late):
+            return None
+    if any(s.kind == "stride" for s in reader.scalars):
+        return None
+    return FoldedProduct(writer, number, load, store, axes)
+
+
+def _is(out: ArrayUse, use: ArrayUse) -> bool:
+    return (out.kind, out.index) == (use.kind, use.index) and not out.views and not use.views
+
+
+def _plain_axes(use: ArrayUse) -> list[int] | None:
+    """The axis that each axis of an array follows from its start on; None if one does not."""
+    axes = [c.axis for c in use.at if c.axis is not None and c.start == 0 and c.step == 1]
+    return axes if len(axes) == len(use.at) and len(set(axes)) == len(axes) else None
+
+
+def _writers(kernels: Sequence[KernelPlan], temporary: int) -> list[int]:
+    return [k for k, kernel in enumerate(kernels) if any(_writes(kernel, temporary))]
+
+
+def _writes(kernel: KernelPlan, temporary: int) -> Iterator[bool]:
+    return ((use.kind, use.index) == ("temporary", temporary) for use in kernel.arrays[kernel.inputs :])
+
+
+def _dtype(kernel: KernelPlan, name: str) -> object:
+    """The dtype of a row value."""
+    (phase,) = kernel.resident
+    values = [v for use in phase.folds for v in use.accumulators] + [*(phase.row.results if phase.row else ())]
+    return next((v.dtype for v in values if v.name == name), None)
+
+
+def panel_phases(reader: KernelPlan) -> tuple[Phase, ...]:
+    """The phases that run on each panel of a row, as if it were a row."""
+    (phase,) = reader.looped
+    return phase.tile_phases or (Phase(phase.element, folds=phase.folds),)
+
+
+def names_read_of(phases: Iterable[Phase]) -> set[str]:
+    return set().union(*(phase.names_read for phase in phases))
