@@ -27,6 +27,7 @@ from ..ir.printer import show
 from ..ir.verify import verify
 from ..kernel_ir.build.build import build_plan
 from ..kernel_ir.build.panel_folds import fold_in_panels
+from ..kernel_ir.folded_products import folded_products
 from ..kernel_ir.liveness import register_count
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..kernel_ir.register_pressure import body_registers_of
@@ -79,6 +80,7 @@ def make_plan(
     check = _verifier(graph, extents, guards, options)
     cut = partition_graph(graph, extents, guards, way, check=check)
     kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
+    cut = _with_panel_decisions(cut, kernels, way)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
         # kernels without a register budget are slower, and keep the promise of max_kernels
         way = replace(way, budget=None)
@@ -234,9 +236,21 @@ def fusion_decisions(
     unordered = any(kernel.adds_floats for kernel in plan.kernels)
     way = replace(plan.formulation, budget=plan.budget or None, steady=steady, unordered=unordered)
     cut = partition_graph(rewrite(graph), extents, {}, way, hardware)
-    _, _, cut = build_kernels(cut, (), plan.parameters, fits_in(extents, {}))
+    kernels, _, cut = build_kernels(cut, (), plan.parameters, fits_in(extents, {}))
+    cut = _with_panel_decisions(cut, kernels, way)
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
     return tuple(replace(d, members=(), reason=_describe(d, plan.parameters)) for d in priced)
+
+
+def _with_panel_decisions(cut: Partition, kernels: tuple[KernelPlan, ...], way: Formulation) -> Partition:
+    """The partition with a decision for each fold that begins where its product is computed."""
+    if way.products is not ProductMode.FOLDED:
+        return cut
+    names = [(kernels[one.reader].name, kernels[one.products].name) for one in folded_products(kernels)]
+    folded = [
+        Decision(True, pair, "the second folds panels of columns, the first merges their states") for pair in names
+    ]
+    return replace(cut, decisions=(*cut.decisions, *folded))
 
 
 def _describe(d: Decision, parameters: tuple[Parameter, ...]) -> str:

@@ -58,7 +58,8 @@ def choose_product_mode(fused: Call, resolve_as: Callable[[Formulation], Call]) 
         if other.plan.products is not mode or not _is_worth_its_memory(other, fused):
             continue
         predicted[mode] = call_seconds(other)
-        faster = predicted[mode] < WORTH * predicted[best.plan.products]
+        worth = 1.0 if mode is ProductMode.FOLDED else WORTH  # it stores less
+        faster = predicted[mode] < worth * predicted[best.plan.products]
         if faster or (everywhere and mode is ProductMode.ALONE):
             best = other
     return best, ProductChoice(best.plan.products, predicted)

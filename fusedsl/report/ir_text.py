@@ -140,7 +140,12 @@ def _phase(name: str, phase: Phase) -> list[str]:
     lines += [line for step in phase.scans for line in [*map(_reduction, step.scans), *_body("element", step.element)]]
     lines += [*map(_reduction, phase.folds), *map(_reduction, phase.column_reductions)]
     lines += _body("row", phase.row)
-    return lines + [f"  store {s.value} to operand {s.operand}" for s in (*phase.stores, *phase.row_stores)]
+    stores = [*phase.stores, *phase.row_stores]
+    if phase.panel_folds is not None:
+        panels = enumerate(phase.panel_folds.phases)
+        lines += [f"  {line}" for k, p in panels for line in _phase(f"panel phase {k}", p)]
+        stores += phase.panel_folds.stores
+    return lines + [f"  store {s.value} to operand {s.operand}" for s in stores]
 
 
 def _body(name: str, body: Body | None) -> list[str]:

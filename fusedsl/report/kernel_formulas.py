@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ..ir.dims import Dim, evaluate
 from ..ir.folds import SCAN_NAMES
 from ..kernel_ir.attention import AttentionBody
-from ..kernel_ir.phase import Body, Phase, Value
+from ..kernel_ir.phase import PANEL_COLUMNS, Body, Phase, Value
 from ..kernel_ir.plan import ArrayUse, IterationIndex, KernelPlan
 from ..program.resolve_call import ResolvedCall
 from .body_formulas import Formulas
@@ -54,6 +54,12 @@ def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]
         members.append(f"order of {formulas.text(phase.sort.key.name)}")
     for store in (*phase.stores, *phase.row_stores):
         members.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
+    panels = phase.panel_folds
+    for fold in [f for part in panels.phases for f in part.folds] if panels else ():
+        name = names.fold(fold.accumulators[0].name, fold.name)
+        members.append(f"{name} over each {PANEL_COLUMNS} columns of {formulas.text(fold.inputs[0].name)}")
+    for store in panels.stores if panels else ():
+        members.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
     return members
 
 
@@ -96,6 +102,8 @@ def _bodies(plan: KernelPlan) -> Iterator[Body]:
     for phase in plan.resident:
         bodies += [body for part in phase.tile_phases for body in (part.element, part.row)]
         bodies += [phase.element, *(step.element for step in phase.scans), phase.row]
+        inner = phase.panel_folds.phases if phase.panel_folds else ()
+        bodies += [body for part in inner for body in (part.element, part.row)]
     bodies += [plan.column_epilogue.body] if plan.column_epilogue else []
     return (body for body in bodies if body is not None)
 
@@ -148,6 +156,7 @@ class _Names:
             self._name_states(phase.tile_phases)
             if not phase.tile_phases:
                 self._name_states([phase])
+            self._name_states(phase.panel_folds.phases if phase.panel_folds else ())
             for tile, state in zip(phase.folds[0].inputs, phase.folds[0].accumulators) if phase.tile_phases else ():
                 self._follow(tile, state)
             if phase.sort:
