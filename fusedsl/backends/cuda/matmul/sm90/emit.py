@@ -44,7 +44,8 @@ from .. import (
     wgmma_wait_group,
 )
 from .emit_epilogue import PanelEpilogue
-from .schedule import ALIGNMENT, ROWS, SLICE, WARPGROUP, Sm90MatmulSchedule
+from .schedule import ALIGNMENT, ROWS, WARPGROUP, Sm90MatmulSchedule
+from .tensor_maps import SLICE
 from .work_tiles import Sm90WorkTiles
 
 PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}

@@ -9,15 +9,15 @@ from math import prod
 
 from .....hardware import Hardware
 from .....kernel_ir.instruction_cost import total_cost
-from .....kernel_ir.kernel import KernelIR, MatmulKernel, TmaBox
+from .....kernel_ir.kernel import KernelIR, MatmulKernel
 from .....kernel_ir.launch_config import LaunchConfig
 from .....kernel_ir.matmul_axes import extent
 from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
 from .....kernel_ir.phase import PANEL_COLUMNS, Phase
-from ...attention.sm90_schedule import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_ELEMENTS, TMA_RANK, WARP_ROWS, WARPGROUP
+from ...attention.sm90_schedule import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_ELEMENTS, TMA_RANK, WARPGROUP
 from ...schedule_base import Extents, Schedule
+from .tensor_maps import KINDS, SLICE, is_stored_by_tma, tma_axes, tma_boxes
 
-SLICE = 64  # elements of a K-slice: one swizzled row
 PANEL = PANEL_COLUMNS  # columns that the epilogue finishes, folds and stores at a time
 MOST_SUMS = 256  # columns of accumulators of a warpgroup, over all products
 MOST_STAGES = 8
@@ -25,7 +25,6 @@ STAGING = 2  # panels of outputs that a warpgroup holds in shared memory
 WORD_BYTES = 4  # of a warpgroup in shared memory, to share a flag
 SPLITS = (2, 3, 4, 6, 8)
 LEAST_SLICES = 8  # of a part of a tile
-KINDS = ("float16", "bfloat16")
 LONGEST = 1 << 31  # rows, columns and steps are int32
 COLUMNS = (256, 192, 128, 64)  # of a tile, that are tried
 SHAPES = ((2, 1, 1), (2, 1, 2), (1, 2, 1), (1, 2, 2), (1, 1, 1))  # warpgroups of a tile, tiles at once, cluster
@@ -206,7 +205,7 @@ def candidates(
     k_axis = kernel.row_axes
     majors = tuple("k" if kernel.operands[k].near == k_axis else "mn" for k in (*lefts, *rights))
     stores = tuple(
-        store.operand for store in kernel.phases[0].row_stores if _tma_stores(kernel, operands, store.operand)
+        store.operand for store in kernel.phases[0].row_stores if is_stored_by_tma(kernel, operands, store.operand)
     )
     even = extents[operands.axes.columns[0]] % 2 == 0
     for columns in COLUMNS:
@@ -269,41 +268,3 @@ def _operand_bytes(kernel: KernelIR, operands: MatmulOperands, extents: Extents)
     """Bytes of the operands in memory."""
     multiplied = [kernel.operands[k] for k in (*operands.left, *operands.right)]
     return sum(o.dtype.itemsize * prod(n for n, kind in zip(extents, o.strides) if kind != "0") for o in multiplied)
-
-
-# -- TMA
-
-
-def tma_axes(kernel: KernelIR, k: int) -> tuple[int, ...]:
-    """The axes of an operand's tensor map, from the contiguous one outwards: first those of a tile."""
-    operand = kernel.operands[k]
-    varying = [a for a, stride in enumerate(operand.strides) if stride != "0" and a != operand.near]
-    return (operand.near, *reversed(varying))
-
-
-def _tma_stores(kernel: KernelIR, operands: MatmulOperands, k: int) -> bool:
-    """Whether TMA stores panels of an output: 16 bits, contiguous columns, every row aligned."""
-    operand = kernel.operands[k]
-    near = operand.near == operands.axes.columns[0] and operand.near_access == "vector"
-    varies = operand.strides[operands.axes.rows[0]] != "0"
-    return operand.dtype.name in KINDS and near and varies and len(tma_axes(kernel, k)) <= TMA_RANK
-
-
-def tma_boxes(schedule: Sm90MatmulSchedule, kernel: KernelIR) -> tuple[TmaBox, ...]:
-    """The boxes of the operands, in their order, then of the outputs: 64 elements wide, as deep as one load takes."""
-    operands = matmul_operands(kernel)
-    assert operands is not None
-    boxes = []
-    for number, k in enumerate((*operands.left, *operands.right)):
-        own = operands.axes.rows[0] if number < schedule.lefts else operands.axes.columns[0]
-        lines = schedule.rows if number < schedule.lefts else schedule.columns // schedule.cluster
-        inner, across = (kernel.row_axes, own) if schedule.majors[number] == "k" else (own, kernel.row_axes)
-        boxes.append(_box(kernel, k, inner, across, lines if schedule.majors[number] == "k" else SLICE))
-    for k in schedule.tma_stores:
-        boxes.append(_box(kernel, k, operands.axes.columns[0], operands.axes.rows[0], WARP_ROWS))
-    return tuple(boxes)
-
-
-def _box(kernel: KernelIR, k: int, inner: int, across: int, lines: int) -> TmaBox:
-    axes = tma_axes(kernel, k)
-    return TmaBox(k, axes, tuple({inner: SWIZZLE_ELEMENTS, across: lines}.get(a, 1) for a in axes))

@@ -6,7 +6,8 @@ from .....kernel_ir.kernel import MatmulKernel
 from .....kernel_ir.matmul_operands import matmul_operands
 from ...emit.source_text import SourceBuilder
 from ...tile import block_idx, udiv
-from .schedule import GROUP_ROWS, SLICE, Sm90MatmulSchedule
+from .schedule import GROUP_ROWS, Sm90MatmulSchedule
+from .tensor_maps import SLICE
 
 
 class Sm90WorkTiles:
