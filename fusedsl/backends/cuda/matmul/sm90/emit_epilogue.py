@@ -25,8 +25,7 @@ from ...tile import (
     uniform,
 )
 from .. import load_column_values, load_panel, store_panel
-from .schedule import PANEL, ROWS, STAGING
-from .tensor_maps import WARP_ROWS
+from .schedule import PANEL, ROWS, STAGING, WARP_ROWS
 
 ROW_BYTES = 2 * PANEL  # of a panel in shared memory
 STAGED_BYTES = ROWS * ROW_BYTES

@@ -9,14 +9,14 @@ from math import prod
 
 from .....hardware import Hardware
 from .....kernel_ir.instruction_cost import total_cost
-from .....kernel_ir.kernel import KernelIR, MatmulKernel
+from .....kernel_ir.kernel import KernelIR, MatmulKernel, TmaBox
 from .....kernel_ir.launch_config import LaunchConfig
 from .....kernel_ir.matmul_axes import extent
 from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
 from .....kernel_ir.phase import PANEL_COLUMNS, Phase
-from ...attention.sm90_schedule import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_ELEMENTS, TMA_RANK, WARPGROUP
+from ...attention.sm90_schedule import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_ELEMENTS, TMA_RANK, WARP_ROWS, WARPGROUP
 from ...schedule_base import Extents, Schedule
-from .tensor_maps import KINDS, SLICE, is_stored_by_tma, tma_axes, tma_boxes
+from .tensor_maps import KINDS, SLICE, is_stored_by_tma, tma_axes, tma_box
 
 PANEL = PANEL_COLUMNS  # columns that the epilogue finishes, folds and stores at a time
 MOST_SUMS = 256  # columns of accumulators of a warpgroup, over all products
@@ -268,3 +268,18 @@ def _operand_bytes(kernel: KernelIR, operands: MatmulOperands, extents: Extents)
     """Bytes of the operands in memory."""
     multiplied = [kernel.operands[k] for k in (*operands.left, *operands.right)]
     return sum(o.dtype.itemsize * prod(n for n, kind in zip(extents, o.strides) if kind != "0") for o in multiplied)
+
+
+def tma_boxes(schedule: Sm90MatmulSchedule, kernel: KernelIR) -> tuple[TmaBox, ...]:
+    """The boxes of the operands, in their order, then of the outputs: 64 elements wide, as deep as one load takes."""
+    operands = matmul_operands(kernel)
+    assert operands is not None
+    boxes = []
+    for number, k in enumerate((*operands.left, *operands.right)):
+        own = operands.axes.rows[0] if number < schedule.lefts else operands.axes.columns[0]
+        lines = schedule.rows if number < schedule.lefts else schedule.columns // schedule.cluster
+        inner, across = (kernel.row_axes, own) if schedule.majors[number] == "k" else (own, kernel.row_axes)
+        boxes.append(tma_box(kernel, k, inner, across, lines if schedule.majors[number] == "k" else SLICE))
+    for k in schedule.tma_stores:
+        boxes.append(tma_box(kernel, k, operands.axes.columns[0], operands.axes.rows[0], WARP_ROWS))
+    return tuple(boxes)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .....kernel_ir.kernel import KernelIR, TmaBox
-from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
-from ...attention.sm90_schedule import SWIZZLE_ELEMENTS, TMA_RANK, WARP_ROWS
-
-if TYPE_CHECKING:
-    from .schedule import Sm90MatmulSchedule
+from .....kernel_ir.matmul_operands import MatmulOperands
+from ...attention.sm90_schedule import SWIZZLE_ELEMENTS, TMA_RANK
 
 SLICE = 64  # elements of a K-slice: one swizzled row
 KINDS = ("float16", "bfloat16")
@@ -30,21 +25,6 @@ def is_stored_by_tma(kernel: KernelIR, operands: MatmulOperands, k: int) -> bool
     return operand.dtype.name in KINDS and near and varies and len(tma_axes(kernel, k)) <= TMA_RANK
 
 
-def tma_boxes(schedule: Sm90MatmulSchedule, kernel: KernelIR) -> tuple[TmaBox, ...]:
-    """The boxes of the operands, in their order, then of the outputs: 64 elements wide, as deep as one load takes."""
-    operands = matmul_operands(kernel)
-    assert operands is not None
-    boxes = []
-    for number, k in enumerate((*operands.left, *operands.right)):
-        own = operands.axes.rows[0] if number < schedule.lefts else operands.axes.columns[0]
-        lines = schedule.rows if number < schedule.lefts else schedule.columns // schedule.cluster
-        inner, across = (kernel.row_axes, own) if schedule.majors[number] == "k" else (own, kernel.row_axes)
-        boxes.append(_box(kernel, k, inner, across, lines if schedule.majors[number] == "k" else SLICE))
-    for k in schedule.tma_stores:
-        boxes.append(_box(kernel, k, operands.axes.columns[0], operands.axes.rows[0], WARP_ROWS))
-    return tuple(boxes)
-
-
-def _box(kernel: KernelIR, k: int, inner: int, across: int, lines: int) -> TmaBox:
+def tma_box(kernel: KernelIR, k: int, inner: int, across: int, lines: int) -> TmaBox:
     axes = tma_axes(kernel, k)
     return TmaBox(k, axes, tuple({inner: SWIZZLE_ELEMENTS, across: lines}.get(a, 1) for a in axes))
