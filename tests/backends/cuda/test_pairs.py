@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from test_cuda_emulated import check_twice, normal
@@ -76,3 +78,16 @@ def test_blocks_share_the_columns_of_few_rows_and_nothing_spills():
     assert "blocks share the columns of 512 rows, the last one finishes it" in told
     (found,) = kernel.resources(*specs, cc=90)
     assert found.figures.spill_bytes == 0
+
+
+def test_costly_functions_of_a_pair_bound_the_pairs_that_a_thread_computes_at_once():
+    """Each pair of an iteration is code of its own: sixteen of nine cosines took ptxas minutes."""
+    costly = (
+        "d = mean(cos(x[:, None] - y[None]), -1); return sum(d, -1), var(d, axis=-1), logsumexp(1 / (1 + d), axis=-1)"
+    )
+    for text, pairs in ((FORMS["a vector"], 16), (costly, 2)):
+        shapes = {"x": (700, 9), "y": (70, 9), "b": (70,)}
+        kernel = fd.kernel(text)
+        source = kernel.source(*(fd.spec(shapes[name], "float32") for name in kernel.params), device="cuda", cc=90)
+        tile = re.search(r"tile = Tile\(width=(\d+), vectors=(\d+)", source)
+        assert int(tile[1]) * int(tile[2]) == pairs

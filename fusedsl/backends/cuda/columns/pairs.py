@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....hardware import Hardware, blocks_for, registers_for
+from ....ir.ops import OPS
+from ....kernel_ir.instruction_cost import instruction_cost
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import register_count
 from ..split_heuristics import choose_blocks_per_row, finishes_at_once, fold_bytes, row_length, state_words
@@ -18,14 +20,25 @@ BASE = 24  # registers beside rows, columns and states: addresses, counters
 TEMPORARIES = 3  # registers of each row while a pair is computed
 LEAST_TURNS = 8  # of the loop of a block that shares a strip: the last one merges what each of them leaves
 ELEMENTS = 16  # pairs of a thread in an iteration, at most
+CODE = 1200  # instructions of costly functions in an iteration: ptxas takes seconds for more, and caches hold no more
 
 
 def pair_width(kernel: KernelIR, rows: int) -> int:
     """Rows of a thread: as many as its registers hold, if there are enough for the threads of a warp."""
-    width = next((w for w in WIDTHS if pair_registers(kernel, w, 1) <= MOST_REGISTERS), 1)
+    most = most_pairs(kernel)
+    width = next((w for w in WIDTHS if w <= most and pair_registers(kernel, w, 1) <= MOST_REGISTERS), 1)
     while width > 1 and rows < WARP * width:
         width //= 2
     return width
+
+
+def most_pairs(kernel: KernelIR) -> int:
+    """Pairs that a thread computes in an iteration, at most: each is code of its own, with its costly functions."""
+    phases = [part for phase in kernel.phases for part in (phase, *phase.tile_phases)]
+    codes = [i for phase in phases if phase.element for i in phase.element.instructions if i.op in OPS]
+    costly = sum(instruction_cost(i) for i in codes if OPS[i.op].special)
+    count = max(1, min(ELEMENTS, CODE // max(1, costly)))
+    return 1 << count.bit_length() - 1
 
 
 def pair_registers(kernel: KernelIR, width: int, vectors: int) -> int:
@@ -50,7 +63,7 @@ def schedule_pairs(
     `flexible`, lanes and levels are compiled.
     """
     width, columns, alone = kernel.row_vector_width, row_length(kernel, extents), finishes_at_once(kernel)
-    vectors = max(1, ELEMENTS // width)
+    vectors = max(1, most_pairs(kernel) // width)
     while vectors > 1 and (pair_registers(kernel, width, vectors) > MOST_REGISTERS or vectors > columns):
         vectors //= 2
     threads = BLOCK
