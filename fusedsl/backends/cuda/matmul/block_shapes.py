@@ -34,7 +34,7 @@ DOUBLE_SHAPES = (
     BlockShape(64, 64, 16, (2, 2), 0.7),
     BlockShape(32, 64, 16, (1, 4), 0.5),
 )
-SUMS = {
+ACCUMULATORS = {
     **dict.fromkeys(("float16", "bfloat16", "float32"), "float32"),
     **dict.fromkeys(("int8", "uint8"), "int32"),
     "float64": "float64",
@@ -45,7 +45,7 @@ def block_shapes(kernel: KernelIR, operands: MatmulOperands) -> tuple[BlockShape
     """The shapes of blocks that multiply these dtypes; none if no instruction does."""
     dtypes = {kernel.operands[k].dtype.name for k in (*operands.left, *operands.right)}
     (dtype,) = dtypes if len(dtypes) == 1 else ("",)
-    if {use.accumulators[0].dtype.name for use in kernel.phases[0].folds} != {SUMS.get(dtype)}:
+    if {use.accumulators[0].dtype.name for use in kernel.phases[0].folds} != {ACCUMULATORS.get(dtype)}:
         return ()
     if dtype == "float64":
         return DOUBLE_SHAPES
@@ -58,4 +58,4 @@ def block_shapes(kernel: KernelIR, operands: MatmulOperands) -> tuple[BlockShape
 def tile_shape(dtype: str, one: BlockShape) -> FmaTileShape | MmaTileShape:
     if one.lanes is not None:
         return FmaTileShape(dtype, one.rows, one.columns, one.block_k, one.warps, one.lanes)
-    return MmaTileShape(dtype, SUMS[dtype], one.rows, one.columns, one.block_k, one.warps)
+    return MmaTileShape(dtype, ACCUMULATORS[dtype], one.rows, one.columns, one.block_k, one.warps)

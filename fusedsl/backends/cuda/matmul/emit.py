@@ -25,7 +25,7 @@ from .emit_addresses import COLUMN, ROW, STEP, ElementAddresses
 from .schedule import CHAIN, DEPTH, EDGE, PADDED, MatmulSchedule, unique_factors
 
 PARTS = 4  # columns of a thread, which are finished one after another
-SUMS = TileIntrinsics("sums")
+ACCUMULATORS = TileIntrinsics("accumulators")
 
 
 def emit_matmul(kernel: KernelIR, schedule: MatmulSchedule) -> str:
@@ -51,13 +51,13 @@ class MatmulEmitter:
         src.read_scalars()
         self._find_square()
         for k, (_, body) in enumerate(self.packed):
-            strip = src.bind(f"strip{k}", shared_bytes(DEPTH * PADDED * body.results[0].dtype.itemsize))
-            src.assign(f"strip{k}_at", strip())
+            strip = src.bind(f"k_slice{k}", shared_bytes(DEPTH * PADDED * body.results[0].dtype.itemsize))
+            src.assign(f"k_slice{k}_at", strip())
         self._sum()
         for part in range(PARTS):
             self._finish(part)
         opening = header(self.kernel, f"products of matrices; each block computes {EDGE} × {EDGE} elements", "")
-        return src.text(opening, "Sum the products of strips, step by step; then finish the square's elements.")
+        return src.text(opening, "Accumulate K-slices from shared memory, then run the epilogue.")
 
     # -- where the block stands
 
@@ -66,13 +66,13 @@ class MatmulEmitter:
         src, names = self.src, self.src.names
         for kind, axes in self.axes.items():
             src.assign(f"{kind}s", " * ".join(names.extent(a) for a in axes))
-        src.assign("rest", f"int64({src.block})")
+        src.assign("block_tile", f"int64({src.block})")
         for kind in (COLUMN, ROW):
-            src.assign(f"{kind}_squares", f"({kind}s + {EDGE - 1}) >> {EDGE.bit_length() - 1}")
-            src.assign("further", udiv64("rest", f"{kind}_squares"))
-            src.assign(f"{kind}_from", f"(rest - further * {kind}_squares) * {EDGE}")
-            src.assign("rest", "further")
-        self.addresses.emit_batch("rest")
+            src.assign(f"{kind}_tiles", f"({kind}s + {EDGE - 1}) >> {EDGE.bit_length() - 1}")
+            src.assign("outer_tile", udiv64("block_tile", f"{kind}_tiles"))
+            src.assign(f"{kind}_from", f"(block_tile - outer_tile * {kind}_tiles) * {EDGE}")
+            src.assign("block_tile", "outer_tile")
+        self.addresses.emit_batch("block_tile")
 
     # -- the accumulators
 
@@ -80,42 +80,48 @@ class MatmulEmitter:
         """Products of strips, in chains whose accumulators are added up."""
         src, multiplications = self.src, []
         for k, use in enumerate(self.folds):
-            makers = {"none": zero_accumulators, "add": add_accumulators, "multiply": multiply_k_slices}
+            makers = {"zero": zero_accumulators, "add": add_accumulators, "multiply": multiply_k_slices}
             dtype = use.accumulators[0].dtype.name
-            none, add, multiply = src.bind_several({f"{name}{k}": maker(dtype) for name, maker in makers.items()})
-            multiplications.append((f"products{k}", none, add, multiply))
-            src.assign(f"total{k}", none())
+            zero, add, multiply = src.bind_several({f"{name}{k}": maker(dtype) for name, maker in makers.items()})
+            multiplications.append((f"accumulators{k}", zero, add, multiply))
+            src.assign(f"totals{k}", zero())
         src.assign("step_from", "int64(0)")
         with src.while_("step_from < steps"):
-            for products, none, *_ in multiplications:
-                src.assign(products, none())
-            src.assign("chain", f"minimum(step_from + {CHAIN}, steps)")
-            with src.while_("step_from < chain"):
+            for products, zero, *_ in multiplications:
+                src.assign(products, zero())
+            src.assign("chunk_end", f"minimum(step_from + {CHAIN}, steps)")
+            with src.while_("step_from < chunk_end"):
                 for k, (kind, body) in enumerate(self.packed):
                     self._strip(k, kind, body)
                 src.emit(barrier())
                 for (products, _, _, multiply), pair in zip(multiplications, self.sides.factors):
                     left, right = (self.packed.index(one) for one in zip((ROW, COLUMN), pair))
-                    src.assign(products, multiply(f"strip{left}_at", f"strip{right}_at", products))
+                    src.assign(products, multiply(f"k_slice{left}_at", f"k_slice{right}_at", products))
                 src.emit(barrier(), f"step_from += {DEPTH}")
             for k, (products, _, add, _) in enumerate(multiplications):
-                src.assign(f"total{k}", add(f"total{k}", products))
+                src.assign(f"totals{k}", add(f"totals{k}", products))
 
     def _strip(self, k: int, kind: str, body: Body) -> None:
         """Compute this thread's elements of a factor, and put them into shared memory."""
         src, along, dtype = self.src, self.schedule.k_contiguous[k], body.results[0].dtype
-        bindings = {f"places{k}": k_slice_coordinates(along), f"put{k}": store_k_slice(dtype.name, along)}
+        bindings = {
+            f"factor_coordinates{k}": k_slice_coordinates(along),
+            f"store_factor{k}": store_k_slice(dtype.name, along),
+        }
         places, put = src.bind_several(bindings)
-        src.assign(f"{kind}s_here, steps_here", places())
-        src.emit(put(f"strip{k}_at", self.addresses.factor(kind, body, k)))
+        src.assign(f"{kind}s_in_tile, steps_in_tile", places())
+        src.emit(put(f"k_slice{k}_at", self.addresses.factor(kind, body, k)))
 
     # -- after the accumulators
 
     def _finish(self, part: int) -> None:
         """What follows the accumulators, for the elements of one of a thread's columns."""
         src = self.src
-        src.bind("sums", Tile(width=1, vectors=16, step=1, checks="." * 16))
-        bindings = {f"places_of{part}": output_coordinates(part), f"take{part}": SUMS.slice(4 * part, 4)}
+        src.bind("accumulators", Tile(width=1, vectors=16, step=1, checks="." * 16))
+        bindings = {
+            f"output_coordinates{part}": output_coordinates(part),
+            f"slice{part}": ACCUMULATORS.slice(4 * part, 4),
+        }
         places, take = src.bind_several(bindings)
-        src.assign("rows_here, columns_here", places())
-        self.addresses.finish(self.kernel.phases[0], [take(f"total{k}") for k in range(len(self.folds))], scatter)
+        src.assign("rows_in_tile, columns_in_tile", places())
+        self.addresses.finish(self.kernel.phases[0], [take(f"totals{k}") for k in range(len(self.folds))], scatter)

@@ -98,13 +98,13 @@ class MatmulCoordinates(OperandCoordinates):
             if shape.major == "mn" and shape.vector > 1
             else f"{limit} - 1"
         )
-        given = [f"{name}_base", f"{side}_from", limit, f"{name}_first", *self.arguments([k], axes)]
-        place = f"{name}_base + ({self.offset(k, axes) or '0'}) * {size} + {name}_first"
-        lines = [f"number = minimum({side}_from + mn, {last})", *coordinates(self.names, "number", axes)]
-        lines.append(f"return {place}, {limit} - number")
-        find = self._function(f"{name}_vectors", f"find_{name}", ["mn", *given], lines, "int64, int64")
-        self.src.assign(f"{name}_first", f"(begin + {own[1]}) * {name}_step_bytes")
-        self.src.assign(f"{name}_addresses, {name}_room", find(own[0], *given))
+        given = [f"{name}_base", f"{side}_from", limit, f"{name}_k_offset", *self.arguments([k], axes)]
+        place = f"{name}_base + ({self.offset(k, axes) or '0'}) * {size} + {name}_k_offset"
+        lines = [f"index = minimum({side}_from + mn, {last})", *coordinates(self.names, "index", axes)]
+        lines.append(f"return {place}, {limit} - index")
+        find = self._function(f"{name}_vectors", f"{name}_vector_addresses", ["mn", *given], lines, "int64, int64")
+        self.src.assign(f"{name}_k_offset", f"(begin + {own[1]}) * {name}_step_bytes")
+        self.src.assign(f"{name}_addresses, {name}_valid_mn", find(own[0], *given))
 
     def _function(self, tile: str, name: str, arguments: list[str], lines: list[str], results: str) -> Function:
         decorator = TileIntrinsics(tile).elementwise(f"{', '.join(['int64'] * len(arguments))} -> {results}")
@@ -131,14 +131,18 @@ class MatmulCoordinates(OperandCoordinates):
         positions = [p for p in self.src.kernel.positions if p.axis in axes]
         bases = [self.column_base(k) for k in operands]
         given = ["row_from", "rows", *bases, *self.arguments(operands, axes)]
-        lines = ["number = row_from + row", "wanted = number < rows", *coordinates(self.names, "number", axes)]
+        lines = [
+            "row_index = row_from + row",
+            "in_bounds = row_index < rows",
+            *coordinates(self.names, "row_index", axes),
+        ]
         for k in operands:
             offset, size = self.offset(k, axes), self.src.kernel.operands[k].dtype.itemsize
             lines.append(f"{self.row_address(k)} = {self.column_base(k)} + ({offset or '0'}) * {size}")
         lines += [f"{p.value.name} = {p.value.dtype.name}(c{p.axis})" for p in positions]
-        results = ["wanted", *map(self.row_address, operands), *(p.value.name for p in positions)]
+        results = ["in_bounds", *map(self.row_address, operands), *(p.value.name for p in positions)]
         types = ["bool", *["int64"] * len(operands), *(p.value.dtype.name for p in positions)]
         find = self._function(
-            "row_values", "find_rows", ["row", *given], [*lines, f"return {', '.join(results)}"], ", ".join(types)
+            "row_values", "row_addresses", ["row", *given], [*lines, f"return {', '.join(results)}"], ", ".join(types)
         )
         src.assign(", ".join(results), find(rows, *given))

@@ -40,7 +40,7 @@ class RowEpilogue:
         )
         src.emit(
             f"row, column = {first_row()}, column_from + {first_column()}",
-            f"room = int32(minimum(columns - column, {shape.width}))",
+            f"valid_columns = int32(minimum(columns - column, {shape.width}))",
             f"row_end = int32(minimum(rows - row_from, {s.tile.rows}))",
         )
         everyone = {load.operand for load in self.loads} | {store.operand for store in self.phase.row_stores}
@@ -52,9 +52,9 @@ class RowEpilogue:
             self._emit_row_values()
             for number, use in enumerate(self.phase.folds):
                 name = use.accumulators[0]
-                read = src.bind(f"read_{name.name}", self.vectors.read_sums(name.dtype.name, s.tile.pitch))
-                src.assign(name.name, read(f"int32(sums_at + {number * s.tile.size_bytes})", "row"))
-            src.apply(TILE.elementwise, "finish", self.body)
+                read = src.bind(f"read_{name.name}", self.vectors.load_accumulators(name.dtype.name, s.tile.pitch))
+                src.assign(name.name, read(f"int32(accumulators_at + {number * s.tile.size_bytes})", "row"))
+            src.apply(TILE.elementwise, "epilogue", self.body)
             for number, store in enumerate(self.phase.row_stores):
                 self._emit_store(number, store.operand, src.element(store.value))
             src.assign("row", f"int32(row + {shape.rows})")
@@ -77,7 +77,7 @@ class RowEpilogue:
             letter, step = self._letter(load.operand)
             src.stored[name] = dtype
             read = src.bind(f"load_{name}", line.load(dtype.name, letter))
-            src.assign(name, read(self.coordinates.column_base(load.operand), "True", "room", *step))
+            src.assign(name, read(self.coordinates.column_base(load.operand), "True", "valid_columns", *step))
         for p in self.positions:
             if p.axis == columns[-1]:
                 places = src.bind(f"at_{p.value.name}", self.vectors.column_positions(p.value.dtype.name))
@@ -110,7 +110,7 @@ class RowEpilogue:
         letter, step = self._letter(load.operand)
         src.stored[name] = dtype
         read: Function = src.bind(f"load_{name}", self.vectors.load(dtype.name, letter))
-        src.assign(name, read(self.coordinates.row_address(load.operand), "wanted", "room", *step))
+        src.assign(name, read(self.coordinates.row_address(load.operand), "in_bounds", "valid_columns", *step))
 
     def _emit_store(self, number: int, k: int, value: str) -> None:
         letter, step = self._letter(k)
@@ -120,4 +120,4 @@ class RowEpilogue:
             if self.coordinates.varies(k, self.axes.rows)
             else self.coordinates.column_base(k)
         )
-        self.src.emit(write(row, value, "wanted", "room", *step))
+        self.src.emit(write(row, value, "in_bounds", "valid_columns", *step))

@@ -53,14 +53,14 @@ class FmaTile(FmaTileShape):
         return intrinsic(0)(lambda: (self._types(), lambda e: e.pack(self._types(), [zero] * self.count)))
 
     def multiply(self, left_pitch: int, right_pitch: int) -> Callable:
-        """`multiply(left, right, sums)`: adds the products of a K-slice of two padded tiles to the accumulators.
+        """`multiply(left, right, accumulators)`: adds the products of a K-slice of two padded tiles.
 
         The tiles have so many elements between steps.
         """
 
         @emitted(self._types(), 3)
         def emit(e, left, right, so_far, *, kinds):
-            b, size, sums = e.builder, self.kind.itemsize, e.unpack(so_far, self.count)
+            b, size, accumulators = e.builder, self.kind.itemsize, e.unpack(so_far, self.count)
             row, column = self._place(e)
             left = b.add(e.cast(left, kinds[0], i32), b.mul(row, I32(size)))
             right = b.add(e.cast(right, kinds[1], i32), b.mul(column, I32(size)))
@@ -75,8 +75,8 @@ class FmaTile(FmaTileShape):
                 for i in range(self.thread_rows):
                     for j in range(self.thread_columns)[:: 1 if i % 2 == 0 else -1]:
                         k = i * self.thread_columns + j
-                        sums[k] = _fma(e, self.kind, x[i], y[j], sums[k])
-            return e.pack(self._types(), sums)
+                        accumulators[k] = _fma(e, self.kind, x[i], y[j], accumulators[k])
+            return e.pack(self._types(), accumulators)
 
         return emit
 
@@ -89,21 +89,23 @@ class FmaTile(FmaTileShape):
             elements += ld_shared(e, self.kind, width, place)
         return elements
 
-    def add_sums(self) -> Callable:
-        """`add_sums(to, sums, is_first)`: adds accumulators to those in shared memory; the first ones are stored."""
+    def add_accumulators(self) -> Callable:
+        """`add(to, accumulators, is_first)`: adds them to those in shared memory; the first ones are stored."""
 
         @emitted(types.void)
         def emit(e, to, held, is_first, *, kinds):
-            b, sums, first = e.builder, e.unpack(held, self.count), e.cast(is_first, kinds[2], types.boolean)
+            b, accumulators, first = e.builder, e.unpack(held, self.count), e.cast(is_first, kinds[2], types.boolean)
             places = self._sum_places(e, e.cast(to, kinds[0], i32))
             with b.if_else(first) as (then, otherwise):
                 with then:
                     for place, own in places:
-                        st_shared(e, self.kind, len(own), place, [sums[k] for k in own])
+                        st_shared(e, self.kind, len(own), place, [accumulators[k] for k in own])
                 with otherwise:
                     for place, own in places:
                         before = ld_shared(e, self.kind, len(own), place)
-                        st_shared(e, self.kind, len(own), place, [b.fadd(x, sums[k]) for x, k in zip(before, own)])
+                        st_shared(
+                            e, self.kind, len(own), place, [b.fadd(x, accumulators[k]) for x, k in zip(before, own)]
+                        )
 
         return emit
 

@@ -32,8 +32,8 @@ def _digits(e: Emitter, base: int) -> tuple[ir.Value, ir.Value]:
 
 
 def _own_elements(e: Emitter, along: bool) -> list[tuple[ir.Value, ir.Value]]:
-    """(lane, step) of the elements of a strip that a thread loads; neighbouring threads are at neighbouring steps where
-    the strip lies `along` the sum, else at neighbouring lanes."""
+    """(lane, step) of the elements of a K-slice that a thread loads; neighbouring threads are at neighbouring steps if
+    K is contiguous (`along`), else at neighbouring lanes."""
     b = e.builder
     if along:
         lane, step = _digits(e, DEPTH)
@@ -43,7 +43,7 @@ def _own_elements(e: Emitter, along: bool) -> list[tuple[ir.Value, ir.Value]]:
 
 
 def k_slice_coordinates(along: bool) -> Callable:
-    """`places()`: (lanes, steps) of the elements of a strip that this thread loads."""
+    """`places()`: (lanes, steps) of the elements of a K-slice that this thread loads."""
     kind = types.UniTuple(types.int64, EACH)
     result = types.Tuple.from_types((kind, kind))
 
@@ -57,7 +57,7 @@ def k_slice_coordinates(along: bool) -> Callable:
 
 
 def output_coordinates(part: int) -> Callable:
-    """`places()`: (rows, columns) of the elements of a square that this thread sums, in one of its columns."""
+    """`places()`: (rows, columns) of the elements of the output tile that this thread sums, in one of its columns."""
     kind = types.UniTuple(types.int64, OWN)
     result = types.Tuple.from_types((kind, kind))
 
@@ -73,7 +73,7 @@ def output_coordinates(part: int) -> Callable:
 
 
 def store_k_slice(name: str, along: bool) -> Callable:
-    """`put(at, values)`: this thread's elements of a strip into shared memory."""
+    """`put(at, values)`: this thread's elements of a K-slice into shared memory."""
     kind = dtype(name)
 
     @emitted(types.void)
@@ -108,7 +108,7 @@ def add_accumulators(name: str) -> Callable:
 
 
 def multiply_k_slices(name: str) -> Callable:
-    """`multiply(left, right, sums)`: the accumulators with the products of two strips added, step by step."""
+    """`multiply(left, right, accumulators)`: the accumulators with the products of two K-slices added, step by step."""
     kind = dtype(name)
     result = types.UniTuple(numba_type(name), OWN * OWN)
 
@@ -128,7 +128,7 @@ def multiply_k_slices(name: str) -> Callable:
 
 
 def scatter(tile: Tile, name: str) -> Callable:
-    """`scatter(addresses, values, wanted)`: a tile of single elements, each to its address, where it is wanted."""
+    """`scatter(addresses, values, in_bounds)`: a tile of single elements, each to its address, if it is in bounds."""
     kind = dtype(name)
 
     @emitted(types.void)
@@ -141,8 +141,8 @@ def scatter(tile: Tile, name: str) -> Callable:
 
 
 def scatter_vectors(tile: Tile, name: str) -> Callable:
-    """`scatter(addresses, values, wanted)`: the same; a vector whose elements turn out to be neighbours, aligned and
-    all wanted, is written as one."""
+    """`scatter(addresses, values, in_bounds)`: the same; a vector whose elements turn out to be neighbours, aligned and
+    all in bounds, is written as one."""
     kind = dtype(name)
 
     @emitted(types.void)
@@ -154,16 +154,16 @@ def scatter_vectors(tile: Tile, name: str) -> Callable:
         for number in range(tile.vectors):
             part = slice(number * tile.width, (number + 1) * tile.width)
             values = elements[number * per_vector : (number + 1) * per_vector]
-            at, wanted = places[part], flags[part]
+            at, masks = places[part], flags[part]
             whole = b.icmp_unsigned("==", b.and_(at[0], I64(min(size, ACCESS_BYTES) - 1)), I64(0))
-            for k, (place, one) in enumerate(zip(at, wanted)):
+            for k, (place, one) in enumerate(zip(at, masks)):
                 neighbour = b.icmp_unsigned("==", b.sub(place, at[0]), I64(k * kind.itemsize))
                 whole = b.and_(whole, b.and_(one, neighbour))
             with b.if_else(whole) as (then, otherwise):
                 with then:
                     store_vector(e, kind, tile.width, at[0], values, None)
                 with otherwise:
-                    for place, value, one in zip(at, unpaired(e, kind, values, tile.width), wanted):
+                    for place, value, one in zip(at, unpaired(e, kind, values, tile.width), masks):
                         store_vector(e, kind, 1, place, [value], ValidElements(b.zext(one, I32)))
 
     return emit

@@ -9,7 +9,7 @@ from ....kernel_ir.matmul_operands import matmul_operands
 from ..emit.intrinsic import Binding
 from ..emit.source_text import SourceBuilder, header
 from ..tile import Tile, TileIntrinsics, barrier, commit_group, dynamic_smem, is_last_block, wait_group
-from . import FmaTile, MmaTile, OperandTile, OperandTileIntrinsics, add_split_sums, store_sums, udiv64
+from . import FmaTile, MmaTile, OperandTile, OperandTileIntrinsics, add_split_accumulators, store_accumulators, udiv64
 from .emit_coordinates import MatmulCoordinates
 from .emit_row_epilogue import RowEpilogue
 from .mma_schedule import ALIGNMENT, GROUP_ROWS, MmaMatmulSchedule
@@ -38,7 +38,7 @@ class MmaMatmulEmitter:
         self._work_tile()
         self.coordinates.emit_batch("batch")
         src.bind("memory", dynamic_smem(ALIGNMENT))
-        src.emit("ring = memory()", f"sums_at = int32(ring + {s.sums_offset})")
+        src.emit("ring = memory()", f"accumulators_at = int32(ring + {s.accumulators_offset})")
         for n in range(len(self.factors)):
             self._operand(n)
         self._define_products()
@@ -91,11 +91,11 @@ class MmaMatmulEmitter:
         src, s = self.src, self.schedule
         kind = s.tile.accumulator_dtype if isinstance(s.tile, MmaTileShape) else s.tile.dtype
         layout = kind, (s.tile.rows * len(s.pairs), s.tile.columns), s.tile.pitch, s.block_threads
-        store = src.bind("store_split", store_sums(*layout))
-        add, size = src.bind("add_splits", add_split_sums(*layout, s.splits)), s.split_bytes
-        src.emit(store(f"workspace + (tile_number * {s.splits} + split) * {size}", "sums_at"))
+        store = src.bind("store_split", store_accumulators(*layout))
+        add, size = src.bind("add_splits", add_split_accumulators(*layout, s.splits)), s.split_bytes
+        src.emit(store(f"workspace + (tile_number * {s.splits} + split) * {size}", "accumulators_at"))
         with src.if_(is_last_block("semaphores", "tile_number", s.splits)):
-            src.emit(add("sums_at", f"workspace + tile_number * {s.splits * size}"), barrier())
+            src.emit(add("accumulators_at", f"workspace + tile_number * {s.splits * size}"), barrier())
             RowEpilogue(self.coordinates, s).emit()
 
     def _operand(self, n: int) -> None:
@@ -110,19 +110,19 @@ class MmaMatmulEmitter:
         advance = TileIntrinsics(f"{name}_vectors").elementwise("int64, int64 -> int64")
         src.function(advance, f"{name}_advance", ["address", "bytes"], ["return address + bytes"])
         if shape.through_registers:
-            src.bind_several({f"fetch_{name}": own.fetch(), f"put_{name}": own.put()})
+            src.bind_several({f"load_{name}": own.load(), f"store_{name}": own.store()})
         else:
             src.bind(f"copy_{name}", own.copy_async())
 
     def _start(self, stage: str, step: str) -> None:
         """Emit the start of the copies of the K-slice that begins at a step, to a stage, as one group."""
         src, s = self.src, self.schedule
-        src.assign("left", f"int32(minimum(end - {step}, {s.tile.block_k}))")
+        src.assign("valid_k", f"int32(minimum(end - {step}, {s.tile.block_k}))")
         for n, shape in enumerate(s.operands):
             name = src.names.operand(self.factors[n])
-            given = f"{name}_addresses, {name}_room, {name}_step_bytes, left"
+            given = f"{name}_addresses, {name}_valid_mn, {name}_step_bytes, valid_k"
             if shape.through_registers:
-                src.assign(f"{name}_ahead", f"fetch_{name}({given})")
+                src.assign(f"{name}_registers", f"load_{name}({given})")
             else:
                 src.emit(f"copy_{name}(int32({stage} + {s.operand_offsets[n]}), {given})")
             src.assign(f"{name}_addresses", f"{name}_advance({name}_addresses, {name}_step_bytes * {s.tile.block_k})")
@@ -134,7 +134,7 @@ class MmaMatmulEmitter:
             name = self.src.names.operand(self.factors[n])
             if shape.through_registers:
                 at = f"int32({stage} + {self.schedule.operand_offsets[n]})"
-                self.src.emit(f"put_{name}({at}, {name}_ahead)")
+                self.src.emit(f"store_{name}({at}, {name}_registers)")
 
     def _begin(self) -> None:
         """Emit the addresses of the first K-slice, and the copies of as many as there are stages, but one."""
@@ -160,8 +160,8 @@ class MmaMatmulEmitter:
             self._add_sums("True")
         else:
             with src.while_("step < end"):
-                src.emit(f"chain, is_first = minimum(step + {s.chain}, end), step == begin")
-                self._chain("chain")
+                src.emit(f"chunk_end, is_first = minimum(step + {s.chain}, end), step == begin")
+                self._chain("chunk_end")
                 self._add_sums("is_first")
             src.emit("wait_copies()")
         src.emit(barrier())
@@ -169,8 +169,8 @@ class MmaMatmulEmitter:
     def _repair(self) -> None:
         """Emit the accumulators once more, guarded, if any is not finite: what is left of an infinity is NaN."""
         src = self.src
-        src.assign("again", " | ".join(f"any_nonfinite(sums{k})" for k in range(len(self.schedule.pairs))))
-        with src.if_("again"):
+        src.assign("nonfinite", " | ".join(f"any_nonfinite(accumulators{k})" for k in range(len(self.schedule.pairs))))
+        with src.if_("nonfinite"):
             self._begin()
             self._chain("end", "guarded_multiply")
             src.emit("wait_copies()")
@@ -180,7 +180,7 @@ class MmaMatmulEmitter:
         if isinstance(tile, MmaTileShape):
             dtypes, block = (tile.dtype, tile.accumulator_dtype), (tile.rows, tile.columns, tile.block_k)
             mma = src.bind("product", MmaTile(*dtypes, *block, tile.warps))
-            src.bind_several({"no_sums": mma.zeros(), "add_sums": mma.add_sums()})
+            src.bind_several({"zero_accumulators": mma.zeros(), "add_accumulators": mma.add_accumulators()})
             for k, (left, right) in enumerate(s.pairs):
                 layouts = s.operands[left].layout, s.operands[right].layout
                 if s.parts == 2:
@@ -193,7 +193,7 @@ class MmaMatmulEmitter:
         else:
             block = (tile.rows, tile.columns, tile.block_k)
             fma = src.bind("product", FmaTile(tile.dtype, *block, tile.warps, tile.lanes))
-            src.bind_several({"no_sums": fma.zeros(), "add_sums": fma.add_sums()})
+            src.bind_several({"zero_accumulators": fma.zeros(), "add_accumulators": fma.add_accumulators()})
             for k, (left, right) in enumerate(s.pairs):
                 src.bind(f"multiply{k}", fma.multiply(s.operands[left].pitch, s.operands[right].pitch))
         src.bind_several({"wait_slice": wait_group(s.stages - 2), "wait_copies": wait_group(0)})
@@ -203,13 +203,13 @@ class MmaMatmulEmitter:
         src, s, block_k = self.src, self.schedule, self.schedule.tile.block_k
         last = (s.stages - 1) * s.stage_bytes
         for number in range(len(s.pairs)):
-            src.assign(f"sums{number}", "no_sums()")
+            src.assign(f"accumulators{number}", "zero_accumulators()")
         with src.while_(f"step < {end}"):
             src.emit("wait_slice()", barrier())
             self._start("ring + write", f"(step + {(s.stages - 1) * block_k})")
             for number, (left, right) in enumerate(s.pairs):
                 at = ", ".join(f"int32(ring + read + {s.operand_offsets[n]})" for n in (left, right))
-                src.assign(f"sums{number}", f"{multiply}{number}({at}, sums{number})")
+                src.assign(f"accumulators{number}", f"{multiply}{number}({at}, accumulators{number})")
             self._finish("ring + write")
             src.emit(
                 f"step = step + {block_k}",
@@ -219,8 +219,8 @@ class MmaMatmulEmitter:
 
     def _add_sums(self, is_first: str) -> None:
         for number in range(len(self.schedule.pairs)):
-            at = f"int32(sums_at + {number * self.schedule.tile.size_bytes})"
-            self.src.emit(f"add_sums({at}, sums{number}, {is_first})")
+            at = f"int32(accumulators_at + {number * self.schedule.tile.size_bytes})"
+            self.src.emit(f"add_accumulators({at}, accumulators{number}, {is_first})")
 
 
 def _bound(shape: OperandTileShape) -> Binding[OperandTileIntrinsics]:

@@ -81,14 +81,14 @@ class MmaMatmulSchedule(Schedule):
         return tuple(sum(one.size_bytes for one in self.operands[:k]) for k in range(len(self.operands)))
 
     @property
-    def sums_offset(self) -> int:
+    def accumulators_offset(self) -> int:
         """Offset of the accumulators in shared memory: behind the stages, or in their place once all is summed."""
         return self.stages * self.stage_bytes if self.chain else 0
 
     @property
     def smem_bytes(self) -> int:
         accumulators = len(self.pairs) * self.tile.size_bytes
-        return max(self.stages * self.stage_bytes, self.sums_offset + accumulators) + ALIGNMENT
+        return max(self.stages * self.stage_bytes, self.accumulators_offset + accumulators) + ALIGNMENT
 
     @property
     def split_bytes(self) -> int:

@@ -53,7 +53,7 @@ class MmaTile(MmaTileShape):
         return intrinsic(0)(lambda: (self._types(), lambda e: e.pack(self._types(), [zero] * self.count)))
 
     def multiply(self, left: str, right: str, parts: int = 1, guarded: bool = False) -> Callable:
-        """`multiply(left, right, sums)`: adds the products of a K-slice of two tiles of these layouts.
+        """`multiply(left, right, accumulators)`: adds the products of a K-slice of two tiles of these layouts.
 
         In two `parts`, each float32 is a TF32 number and a smaller one: two products of both and the one of the larger.
         If `guarded`, what is not finite enters the last one alone: nothing is left of it.
@@ -61,7 +61,7 @@ class MmaTile(MmaTileShape):
 
         @emitted(self._types(), 3)
         def emit(e, left_at, right_at, so_far, *, kinds):
-            sums, (lane, row, column) = e.unpack(so_far, self.count), self._warp(e)
+            accumulators, (lane, row, column) = e.unpack(so_far, self.count), self._warp(e)
             places = (e.cast(left_at, kinds[0], i32), row), (e.cast(right_at, kinds[1], i32), column)
             a, b = (self._fragments(e, side, layout) for side, layout in (("left", left), ("right", right)))
             for fragments, place in zip((a, b), places):
@@ -70,12 +70,12 @@ class MmaTile(MmaTileShape):
                 if guarded:
                     for m, n in PRODUCTS[parts]:
                         x, y = self._read(e, (a, b), step, lambda v, last=(m, n) == (0, 0): _guarded_parts(e, v, last))
-                        self._accumulate(e, [one[m] for one in x], [one[n] for one in y], sums)
+                        self._accumulate(e, [one[m] for one in x], [one[n] for one in y], accumulators)
                     continue
                 x, y = self._read(e, (a, b), step, lambda v: self._parts(e, v, parts))
                 for m, n in PRODUCTS[parts]:
-                    self._accumulate(e, [one[m] for one in x], [one[n] for one in y], sums)
-            return e.pack(self._types(), sums)
+                    self._accumulate(e, [one[m] for one in x], [one[n] for one in y], accumulators)
+            return e.pack(self._types(), accumulators)
 
         return emit
 
@@ -103,7 +103,7 @@ class MmaTile(MmaTileShape):
         return found
 
     def any_nonfinite(self) -> Callable:
-        """`any_nonfinite(sums)`: whether a sum of the block's is not finite; all threads arrive here."""
+        """`any_nonfinite(accumulators)`: whether a sum of the block's is not finite; all threads arrive here."""
 
         @emitted(types.boolean)
         def emit(e, held):
@@ -116,12 +116,14 @@ class MmaTile(MmaTileShape):
 
         return emit
 
-    def _accumulate(self, e: Emitter, x: list[list[ir.Value]], y: list[list[ir.Value]], sums: list[ir.Value]) -> None:
+    def _accumulate(
+        self, e: Emitter, x: list[list[ir.Value]], y: list[list[ir.Value]], accumulators: list[ir.Value]
+    ) -> None:
         """Add the products of all fragments of a step; neighbours in time share one."""
         for i, a in enumerate(x):
             for j in range(len(y))[:: 1 if i % 2 == 0 else -1]:
                 own = slice(4 * (i * len(y) + j), 4 * (i * len(y) + j) + 4)
-                sums[own] = self._mma(e, a, y[j], sums[own])
+                accumulators[own] = self._mma(e, a, y[j], accumulators[own])
 
     def _mma(self, e: Emitter, a: list[ir.Value], b: list[ir.Value], c: list[ir.Value]) -> list[ir.Value]:
         if self.dtype == "float64" and e.cc < (9, 0):
@@ -132,22 +134,22 @@ class MmaTile(MmaTileShape):
             return c
         return _mma(e, INSTRUCTIONS[self.dtype], a, b, c)
 
-    def add_sums(self) -> Callable:
-        """`add_sums(to, sums, is_first)`: adds accumulators to those in shared memory; the first ones are stored."""
+    def add_accumulators(self) -> Callable:
+        """`add(to, accumulators, is_first)`: adds them to those in shared memory; the first ones are stored."""
 
         @emitted(types.void)
         def emit(e, to, held, is_first, *, kinds):
-            b, sums, first = e.builder, e.unpack(held, self.count), e.cast(is_first, kinds[2], types.boolean)
+            b, accumulators, first = e.builder, e.unpack(held, self.count), e.cast(is_first, kinds[2], types.boolean)
             add = b.fadd if self.kind.kind == "f" else b.add
             places = self._pairs(e, e.cast(to, kinds[0], i32))
             with b.if_else(first) as (then, otherwise):
                 with then:
                     for place, k in places:
-                        st_shared(e, self.kind, 2, place, sums[k : k + 2])
+                        st_shared(e, self.kind, 2, place, accumulators[k : k + 2])
                 with otherwise:
                     for place, k in places:
                         before = ld_shared(e, self.kind, 2, place)
-                        st_shared(e, self.kind, 2, place, [add(x, y) for x, y in zip(before, sums[k : k + 2])])
+                        st_shared(e, self.kind, 2, place, [add(x, y) for x, y in zip(before, accumulators[k : k + 2])])
 
         return emit
 

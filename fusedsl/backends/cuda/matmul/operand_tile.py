@@ -42,41 +42,41 @@ class OperandTile(OperandTileShape):
         return emitted(i64)(lambda e: e.builder.zext(self._own(e)[1], I64))
 
     def copy_async(self) -> Callable:
-        """`copy_async(to, addresses, room, step_bytes, left)`: start to copy a thread's vectors of one K-slice.
+        """`copy_async(to, addresses, valid_mn, step_bytes, valid_k)`: start to copy a thread's vectors of one K-slice.
 
-        `addresses` are those of its vectors at its first step, `room` the M/N positions that exist from each on,
-        `step_bytes` the distance of steps, `left` the steps that exist from the slice's first on. What does not exist
-        becomes 0.
+        `addresses` are those of its vectors at its first step, `valid_mn` the M/N positions that exist from each on,
+        `step_bytes` the distance of steps, `valid_k` the steps that exist from the slice's first on. What does not
+        exist becomes 0.
         """
 
         @emitted(types.void, 5)
         def emit(e, *values, kinds):
             b, (mn, step) = e.builder, self._own(e)
-            to, addresses, room, step_bytes, left = values
-            target, left = e.cast(to, kinds[0], i32), b.sub(e.cast(left, kinds[4], i32), step)
-            vectors = zip(e.unpack(addresses, self.mn_vectors), e.unpack(room, self.mn_vectors))
+            to, addresses, valid_mn, step_bytes, valid_k = values
+            target, valid_k = e.cast(to, kinds[0], i32), b.sub(e.cast(valid_k, kinds[4], i32), step)
+            vectors = zip(e.unpack(addresses, self.mn_vectors), e.unpack(valid_mn, self.mn_vectors))
             for k, (address, mn_left) in enumerate(vectors):
                 there = b.trunc(mn_left, I32)
                 for n in range(self.k_vectors):
                     further = b.mul(step_bytes, I64(n * self.k_stride)) if n else I64(0)
-                    steps = b.sub(left, I32(n * self.k_stride))
+                    steps = b.sub(valid_k, I32(n * self.k_stride))
                     at = self._further(e, target, (mn, step), k * self.mn_stride, n * self.k_stride)
                     need = self._inside(e, mn, step, k, n)
                     self._copy(e, at, b.add(address, further), self._valid(e, there, steps), need)
 
         return emit
 
-    def fetch(self) -> Callable:
-        """`fetch(addresses, room, step_bytes, left)`: load the elements that `copy_async` copies, to registers."""
+    def load(self) -> Callable:
+        """`load(addresses, valid_mn, step_bytes, valid_k)`: load what `copy_async` copies, to registers."""
         result = self._elements()
 
         @emitted(result, 4)
-        def emit(e, addresses, room, step_bytes, left, *, kinds):
+        def emit(e, addresses, valid_mn, step_bytes, valid_k, *, kinds):
             b, (mn, step), found = e.builder, self._own(e), list[ir.Value]()
-            left = b.sub(e.cast(left, kinds[3], i32), step)
+            valid_k = b.sub(e.cast(valid_k, kinds[3], i32), step)
             for k, address in enumerate(e.unpack(addresses, self.mn_vectors)):
                 for n in range(self.k_vectors):
-                    there = b.icmp_signed(">", left, I32(n * self.k_stride))
+                    there = b.icmp_signed(">", valid_k, I32(n * self.k_stride))
                     need = self._inside(e, mn, step, k, n)
                     there = there if need is None else b.and_(there, need)
                     at = b.add(address, b.mul(step_bytes, I64(n * self.k_stride)))
@@ -85,8 +85,8 @@ class OperandTile(OperandTileShape):
 
         return emit
 
-    def put(self) -> Callable:
-        """`put(to, elements)`: store elements that were fetched to the tile."""
+    def store(self) -> Callable:
+        """`store(to, elements)`: store elements that were fetched to the tile."""
 
         @emitted(types.void)
         def emit(e, to, elements, *, kinds):

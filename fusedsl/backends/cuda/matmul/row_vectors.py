@@ -51,55 +51,61 @@ class RowVectors(RowVectorShape):
         return emit
 
     def load(self, name: str, letter: str = "1") -> Callable:
-        """`load(addresses, wanted, left[, step])`: elements of an operand, as they are stored; 0 out of bounds.
+        """`load(addresses, in_bounds, valid[, step])`: elements of an operand, as they are stored; 0 out of bounds.
 
-        `addresses` are those of each vector's first element, `wanted` whether its row exists, `left` the columns that
-        exist from there on. `letter` is the stride of columns: "1", "s" for `step` bytes, "0" for one element a row.
+        `addresses` are those of each vector's first element, `in_bounds` whether its row exists, `valid` the columns
+        that exist from there on. `letter` is the stride of columns: "1", "s" for `step` bytes, "0" for one element for
+        each row.
         """
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)
 
         @emitted(result, 4 if letter == "s" else 3)
-        def emit(e, addresses, wanted, left, step=None, *, kinds):
+        def emit(e, addresses, in_bounds, valid, step=None, *, kinds):
             elements: list[ir.Value] = []
-            for address, room in self._rooms(e, (addresses, wanted, left), kinds):
+            for address, elements_in_bounds in self._valid_elements(e, (addresses, in_bounds, valid), kinds):
                 if letter == "1":
-                    elements += load_vector(e, kind, self.width, address, room)
+                    elements += load_vector(e, kind, self.width, address, elements_in_bounds)
                 elif letter == "0":
-                    elements += paired(e, kind, load_vector(e, kind, 1, address, self._single(e, room, 0)) * self.width)
+                    elements += paired(
+                        e, kind, load_vector(e, kind, 1, address, self._single(e, elements_in_bounds, 0)) * self.width
+                    )
                 else:
                     places = self._apart(e, address, e.cast(step, kinds[3], i64))
-                    one = [load_vector(e, kind, 1, at, self._single(e, room, k))[0] for k, at in enumerate(places)]
+                    one = [
+                        load_vector(e, kind, 1, at, self._single(e, elements_in_bounds, k))[0]
+                        for k, at in enumerate(places)
+                    ]
                     elements += paired(e, kind, one)
             return e.pack(result, elements)
 
         return emit
 
     def store(self, name: str, letter: str = "1") -> Callable:
-        """`store(addresses, values, wanted, left[, step])`: the inverse of load."""
+        """`store(addresses, values, in_bounds, valid[, step])`: the inverse of load."""
         kind = dtype(name)
 
         @emitted(types.void, 5 if letter == "s" else 4)
         def emit(e, *given, kinds):
-            addresses, values, wanted, left, *step = given
+            addresses, values, in_bounds, valid, *step = given
             elements = self._narrowed(e, kind, values, kinds[1])
-            rooms = self._rooms(e, (addresses, wanted, left), (kinds[0], *kinds[2:]))
-            for number, (address, room) in enumerate(rooms):
+            valid_elements = self._valid_elements(e, (addresses, in_bounds, valid), (kinds[0], *kinds[2:]))
+            for number, (address, elements_in_bounds) in enumerate(valid_elements):
                 own = elements[number * self.width : (number + 1) * self.width]
                 if letter == "1":
-                    store_vector(e, kind, self.width, address, _stored(e, kind, own), room)
+                    store_vector(e, kind, self.width, address, _stored(e, kind, own), elements_in_bounds)
                     continue
                 places = self._apart(e, address, e.cast(step[0], kinds[4], i64)) if letter == "s" else [address]
                 for k, (at, one) in enumerate(zip(places, stored_elements(e, kind, own))):
-                    store_vector(e, kind, 1, at, [one], self._single(e, room, k))
+                    store_vector(e, kind, 1, at, [one], self._single(e, elements_in_bounds, k))
 
         return emit
 
-    def _rooms(self, e: Emitter, given: tuple, kinds: tuple) -> list[tuple[ir.Value, ValidElements]]:
+    def _valid_elements(self, e: Emitter, given: tuple, kinds: tuple) -> list[tuple[ir.Value, ValidElements]]:
         """(the address of each vector, its valid elements)."""
-        addresses, wanted, left = given
-        count = e.cast(left, kinds[2], i32)
-        pairs = zip(self._each(e, addresses, kinds[0]), self._each(e, wanted, kinds[1]))
+        addresses, in_bounds, valid = given
+        count = e.cast(valid, kinds[2], i32)
+        pairs = zip(self._each(e, addresses, kinds[0]), self._each(e, in_bounds, kinds[1]))
         select = e.builder.select
         return [(at, ValidElements(select(flag, count, I32(0)), None, self.partial)) for at, flag in pairs]
 
@@ -107,8 +113,8 @@ class RowVectors(RowVectorShape):
         """A value for each vector."""
         return e.unpack(value, self.vectors) if isinstance(kind, types.BaseTuple) else [value] * self.vectors
 
-    def _single(self, e: Emitter, room: ValidElements, k: int) -> ValidElements:
-        return ValidElements(e.builder.zext(room.has(e.builder, k), I32))
+    def _single(self, e: Emitter, elements_in_bounds: ValidElements, k: int) -> ValidElements:
+        return ValidElements(e.builder.zext(elements_in_bounds.has(e.builder, k), I32))
 
     def _apart(self, e: Emitter, address: ir.Value, step: ir.Value) -> list[ir.Value]:
         return [e.builder.add(address, e.builder.mul(step, I64(k))) for k in range(self.width)]
@@ -144,7 +150,7 @@ class RowVectors(RowVectorShape):
 
         return emit
 
-    def read_sums(self, name: str, pitch: int) -> Callable:
+    def load_accumulators(self, name: str, pitch: int) -> Callable:
         """`read(tile, row)`: a thread's accumulators of a tile in shared memory with so many elements between rows."""
         kind = dtype(name)
         result = types.UniTuple(numba_type(name), self.count)
@@ -155,12 +161,12 @@ class RowVectors(RowVectorShape):
             column = b.mul(b.urem(e.special_register("tid.x"), I32(self.threads_per_row)), I32(self.width))
             place = b.add(b.mul(e.cast(row, kinds[1], i32), I32(pitch)), column)
             start = b.add(e.cast(tile, kinds[0], i32), b.mul(place, I32(size)))
-            width, sums = min(self.width, ACCESS_BYTES // size), list[ir.Value]()
+            width, accumulators = min(self.width, ACCESS_BYTES // size), list[ir.Value]()
             for vector in range(self.vectors):
                 for k in range(0, self.width, width):
                     further = (vector * self.row_stride * pitch + k) * size
-                    sums += ld_shared(e, kind, width, b.add(start, I32(further)))
-            return e.pack(result, sums)
+                    accumulators += ld_shared(e, kind, width, b.add(start, I32(further)))
+            return e.pack(result, accumulators)
 
         return emit
 

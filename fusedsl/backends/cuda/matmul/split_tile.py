@@ -14,7 +14,7 @@ from ..tile.valid_elements import ValidElements
 i32, i64 = types.int32, types.int64
 
 
-def store_sums(name: str, shape: tuple[int, int], pitch: int, threads: int) -> Callable:
+def store_accumulators(name: str, shape: tuple[int, int], pitch: int, threads: int) -> Callable:
     """`store(address, at)`: store the accumulators of a block to an address in global memory.
 
     They are a matrix of this shape, at `at` in shared memory with `pitch` elements from row to row.
@@ -31,7 +31,7 @@ def store_sums(name: str, shape: tuple[int, int], pitch: int, threads: int) -> C
     return emit
 
 
-def add_split_sums(name: str, shape: tuple[int, int], pitch: int, threads: int, splits: int) -> Callable:
+def add_split_accumulators(name: str, shape: tuple[int, int], pitch: int, threads: int, splits: int) -> Callable:
     """`add(at, address)`: add the accumulators of `splits` blocks in order, and store the result to shared memory.
 
     They follow each other from the address on.

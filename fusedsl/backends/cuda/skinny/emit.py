@@ -62,7 +62,7 @@ class SkinnyEmitter:
         with self._each_part():
             self._finish()
         opening = header(self.kernel, f"a product with few rows; blocks stream {layout.streamed} rows of the other", "")
-        return src.text(opening, "Stages of both operands by cp.async; products; then what follows the sums.")
+        return src.text(opening, "Load K-slices of both operands by cp.async, accumulate, then run the epilogue.")
 
     # -- where the block stands
 
@@ -72,18 +72,21 @@ class SkinnyEmitter:
         for kind, axes in self.addresses.axes.items():
             src.assign(f"{kind}s", names.extent(axes[0]))
         src.assign("tiles", f"({self.streamed}s + {layout.streamed - 1}) >> {layout.streamed.bit_length() - 1}")
-        src.assign("number", f"int64({block_idx()})")
+        src.assign("work_tile", f"int64({block_idx()})")
         src.assign("step, step_end", f"int64(0), {STEP}s")
         if self.schedule.is_split:
             src.assign("all_tiles", " * ".join(["tiles", *(names.extent(a) for a in self.operands.axes.batch)]))
             src.assign("splits", udiv64(f"int64({grid_dim()})", "all_tiles"))
-            src.assign("number, split", f"{udiv64('number', 'splits')}, number - {udiv64('number', 'splits')} * splits")
+            src.assign(
+                "work_tile, split",
+                f"{udiv64('work_tile', 'splits')}, work_tile - {udiv64('work_tile', 'splits')} * splits",
+            )
             depth = layout.depth.bit_length() - 1
             src.assign("stages", f"({STEP}s + {layout.depth - 1}) >> {depth}")
             src.assign("step", f"{udiv64('stages * split', 'splits')} << {depth}")
             src.assign("step_end", f"minimum({udiv64('stages * (split + 1)', 'splits')} << {depth}, {STEP}s)")
-        src.assign("batch", udiv64("number", "tiles"))
-        src.assign(f"{self.streamed}_from", f"(number - batch * tiles) * {layout.streamed}")
+        src.assign("batch", udiv64("work_tile", "tiles"))
+        src.assign(f"{self.streamed}_from", f"(work_tile - batch * tiles) * {layout.streamed}")
         src.assign(f"{self.narrow}_from", "int64(0)")
         self.addresses.emit_batch("batch")
 
@@ -99,20 +102,20 @@ class SkinnyEmitter:
         src, stages, size = self.src, self.schedule.stages, self._stage
         zero = src.bind("zero", SKINNY.zero())
         for k in range(len(self.operands.pairs)):
-            src.assign(f"total{k}", zero())
+            src.assign(f"totals{k}", zero())
         src.assign("memory", dynamic_smem_base())
-        src.assign("slot, left", "memory, step_end - step")
+        src.assign("stage, valid_k", "memory, step_end - step")
         for k in (*self.streamed_operands, *self.narrow_operands):
             kind, axis = self._side(k)
             offset = f"{kind}_from * {self._stride(k, axis)} + step * {self._step_stride(k)}"
             src.assign(self._coming(k), f"{self.addresses.base(k)} + ({offset}) * {self.layout.itemsize}")
         ahead = stages - (not self.schedule.holds_all)
-        with src.while_(f"slot < memory + {ahead * size}"):
+        with src.while_(f"stage < memory + {ahead * size}"):
             self._copy()
             for k, way in self._elementwise:
                 src.emit(self._store(k, way))
             self._next_stage()
-        src.assign("ready", "memory")
+        src.assign("read_stage", "memory")
         self._multiply_all() if self.schedule.holds_all else self._multiply_and_copy()
 
     def _multiply_all(self) -> None:
@@ -120,7 +123,7 @@ class SkinnyEmitter:
         self._wait_all()
         with self.src.while_("step < step_end"):
             self._multiply_stage()
-            self._advance("ready")
+            self._advance("read_stage")
             self.src.assign("step", f"step + {self.layout.depth}")
 
     def _multiply_and_copy(self) -> None:
@@ -133,16 +136,19 @@ class SkinnyEmitter:
             self._multiply_stage()
             src.emit(*(self._store(k, way) for k, way in self._elementwise))
             self._next_stage()
-            self._advance("ready")
-            src.emit(f"slot = select(slot == {end}, memory, slot)", f"ready = select(ready == {end}, memory, ready)")
+            self._advance("read_stage")
+            src.emit(
+                f"stage = select(stage == {end}, memory, stage)",
+                f"read_stage = select(read_stage == {end}, memory, read_stage)",
+            )
             src.assign("step", f"step + {self.layout.depth}")
 
     def _multiply_stage(self) -> None:
         multiply = self.src.bind("multiply", SKINNY.multiply())
         for number, pair in enumerate(self.operands.pairs):
             narrow, streamed = pair[::-1] if self.schedule.turned else pair
-            places = (self._place("ready", streamed), self._place("ready", narrow))
-            self.src.assign(f"total{number}", multiply(f"total{number}", *places))
+            places = (self._place("read_stage", streamed), self._place("read_stage", narrow))
+            self.src.assign(f"totals{number}", multiply(f"totals{number}", *places))
 
     @property
     def _stage(self) -> int:
@@ -157,8 +163,8 @@ class SkinnyEmitter:
     def _next_stage(self) -> None:
         """Go on to the stage that is copied next."""
         src, depth = self.src, self.layout.depth
-        self._advance("slot")
-        src.assign("left", f"left - {depth}")
+        self._advance("stage")
+        src.assign("valid_k", f"valid_k - {depth}")
         for k in (*self.streamed_operands, *self.narrow_operands):
             src.assign(self._coming(k), f"{self._coming(k)} + {self._step_stride(k)} * {self.layout.itemsize * depth}")
 
@@ -181,21 +187,21 @@ class SkinnyEmitter:
         rows = f"{self.streamed}s - {self.streamed}_from"
         for k in self.streamed_operands:
             pitch = self._stride(k, self.streamed_axis) if self.layout.near == "k" else self._step_stride(k)
-            src.emit(copy(self._place("slot", k), self._coming(k), pitch, rows, "left"))
+            src.emit(copy(self._place("stage", k), self._coming(k), pitch, rows, "valid_k"))
         for k, way in zip(self.narrow_operands, self.schedule.narrow_near):
             if way == "copy":
                 copy = src.bind("copy_narrow", RING.copy_narrow())
                 pitch = self._stride(k, self.narrow_axis)
-                src.emit(copy(self._place("slot", k), self._coming(k), pitch, f"{self.narrow}s", "left"))
+                src.emit(copy(self._place("stage", k), self._coming(k), pitch, f"{self.narrow}s", "valid_k"))
         src.emit(commit_group())
         for k, way in self._elementwise:
             load = src.bind(f"load_{way}", RING.load_narrow(way))
             strides = (self._stride(k, self.narrow_axis), self._step_stride(k))
-            src.assign(f"elements{k}", load(self._coming(k), *strides, f"{self.narrow}s", "left"))
+            src.assign(f"elements{k}", load(self._coming(k), *strides, f"{self.narrow}s", "valid_k"))
 
     def _store(self, k: int, way: str) -> str:
         """Put this thread's elements of a narrow operand into the next stage."""
-        return self.src.bind(f"store_{way}", RING.store_narrow(way))(self._place("slot", k), f"elements{k}")
+        return self.src.bind(f"store_{way}", RING.store_narrow(way))(self._place("stage", k), f"elements{k}")
 
     def _side(self, k: int) -> tuple[str, int]:
         """The kind of an operand's rows, and their axis."""
@@ -216,8 +222,8 @@ class SkinnyEmitter:
         """Emit the stores of all warps' accumulators to shared memory, in place of the ring."""
         src, pairs = self.src, range(len(self.operands.pairs))
         self._wait_all()
-        store = src.bind("store_sums", SKINNY.store_sums())
-        src.emit(*(store(self._partial(k), f"total{k}") for k in pairs), barrier())
+        store = src.bind("store_accumulators", SKINNY.store_accumulators())
+        src.emit(*(store(self._partial(k), f"totals{k}") for k in pairs), barrier())
 
     def _wait_all(self) -> None:
         self.src.emit(self.src.bind("wait_all", wait_group(0))(), barrier())
@@ -229,21 +235,21 @@ class SkinnyEmitter:
     @contextmanager
     def _each_part(self) -> Iterator[None]:
         """A loop over the parts of the block's results that are this thread's."""
-        self.src.assign("part", thread_idx())
-        with self.src.while_(f"part < {self.layout.parts}"):
+        self.src.assign("chunk", thread_idx())
+        with self.src.while_(f"chunk < {self.layout.parts}"):
             yield
-            self.src.assign("part", f"int32(part + {self.layout.threads})")
+            self.src.assign("chunk", f"int32(chunk + {self.layout.threads})")
 
     def _exchange(self) -> None:
         """Emit the store of the block's accumulators; the last block of the tile goes on with the sum of all."""
-        src, store = self.src, self.src.bind("leave_sums", store_record())
-        load = src.bind("load_sums", SKINNY.load_sums())
-        src.assign("records", f"workspace + number * splits * {self._record}")
-        src.assign("own_record", f"records + split * {self._record}")
+        src, store = self.src, self.src.bind("store_partials", store_record())
+        load = src.bind("load_accumulators", SKINNY.load_accumulators())
+        src.assign("partials", f"workspace + work_tile * splits * {self._record}")
+        src.assign("own_partials", f"partials + split * {self._record}")
         with self._each_part():
             for k in range(len(self.operands.pairs)):
-                src.emit(store(self._within(k, "own_record"), load(self._partial(k), "part")))
-        with src.if_(f"not {is_last_block('semaphores', 'number', 'splits')}"):
+                src.emit(store(self._within(k, "own_partials"), load(self._partial(k), "chunk")))
+        with src.if_(f"not {is_last_block('semaphores', 'work_tile', 'splits')}"):
             src.emit("return")
 
     @property
@@ -253,19 +259,19 @@ class SkinnyEmitter:
 
     def _within(self, k: int, record: str) -> str:
         """The address of a part of a product's accumulators in a record."""
-        return f"{record} + int64(part) * {4 * PART} + {k * self.layout.record_bytes}"
+        return f"{record} + int64(chunk) * {4 * PART} + {k * self.layout.record_bytes}"
 
     def _finish(self) -> None:
         """Emit the epilogue of a part of the accumulators."""
         src = self.src
-        numbers = src.bind("numbers", SKINNY.numbers())
-        src.assign(f"{self.narrow}s_here, {self.streamed}s_here", numbers("part"))
-        sums = [self._sum(k) for k in range(len(self.operands.pairs))]
-        self.addresses.finish(self.kernel.phases[0], sums, scatter_vectors)
+        coordinates = src.bind("chunk_coordinates", SKINNY.chunk_coordinates())
+        src.assign(f"{self.narrow}s_in_tile, {self.streamed}s_in_tile", coordinates("chunk"))
+        accumulators = [self._sum(k) for k in range(len(self.operands.pairs))]
+        self.addresses.finish(self.kernel.phases[0], accumulators, scatter_vectors)
 
     def _sum(self, k: int) -> str:
         """A part of the accumulators of a product."""
         if self.schedule.is_split:
-            load = self.src.bind("sums_of_all", load_records())
-            return load(self._within(k, "records"), self._record, "splits")
-        return self.src.bind("load_sums", SKINNY.load_sums())(self._partial(k), "part")
+            load = self.src.bind("reduce_partials", load_records())
+            return load(self._within(k, "partials"), self._record, "splits")
+        return self.src.bind("load_accumulators", SKINNY.load_accumulators())(self._partial(k), "chunk")

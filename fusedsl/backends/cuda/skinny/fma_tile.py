@@ -1,6 +1,6 @@
 """Skinny FMA tile: products of a block with few rows of float32 by fused multiply-adds.
 
-A lane sums 4 streamed rows for each of its warp's narrow rows, over half of a slot's steps (threads.py).
+A lane sums 4 streamed rows for each of its warp's narrow rows, over half of a stage's steps (threads.py).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class SkinnyFmaTile(SkinnySums):
         return self.narrow // self.warps_narrow
 
     @property
-    def sums(self) -> types.UniTuple:
+    def accumulator_types(self) -> types.UniTuple:
         return types.UniTuple(types.float32, OWN * self._rows)
 
     def multiply(self) -> Callable:
-        """`multiply(sums, streamed, narrow)`: the accumulators plus the products of a stage, at its two addresses."""
+        """`multiply(accumulators, streamed, narrow)`: adds the products of a stage, at its two addresses."""
 
-        @emitted(self.sums)
-        def emit(e, sums, streamed, narrow):
+        @emitted(self.accumulator_types)
+        def emit(e, accumulators, streamed, narrow):
             b, (wide, warp), (_, h) = e.builder, warp_place(self, e), lane_place(self, e)
-            accumulators = e.unpack(sums, len(self.sums))
+            values = e.unpack(accumulators, len(self.accumulator_types))
             places = [b.add(streamed, vector_place(self, e, warp, k)) for k in range(VECTORS)]
             vectors = [ld_shared(e, FLOAT32, 4, place) for place in places]
             step = b.add(b.mul(warp_k(self, e, warp), I32(LINE_BYTES)), b.shl(h, I32(4)))
@@ -49,25 +49,25 @@ class SkinnyFmaTile(SkinnySums):
                         for own in range(OWN):
                             y = vectors[HALVES * own + half][k] if self.near == "k" else vectors[4 * half + k][own]
                             place = OWN * row + own
-                            accumulators[place] = e.call(F32, "llvm.fma.f32", [x[k], y, accumulators[place]])
-            return e.pack(self.sums, accumulators)
+                            values[place] = e.call(F32, "llvm.fma.f32", [x[k], y, values[place]])
+            return e.pack(self.accumulator_types, values)
 
         return emit
 
-    def store_sums(self) -> Callable:
-        """`store(at, sums)`: store a thread's accumulators to shared memory, after those of the lane with its rows."""
+    def store_accumulators(self) -> Callable:
+        """`store(at, accumulators)`: store them to shared memory, added to those of the lane with the same rows."""
 
         @emitted(types.void)
-        def emit(e, at, sums):
+        def emit(e, at, accumulators):
             b, (wide, warp) = e.builder, warp_place(self, e)
-            accumulators = [b.fadd(x, shuffle(e, "bfly", x, 16)) for x in e.unpack(sums, len(self.sums))]
+            values = [b.fadd(x, shuffle(e, "bfly", x, 16)) for x in e.unpack(accumulators, len(self.accumulator_types))]
             first = b.mul(b.udiv(warp, I32(self.warps_k)), I32(ROWS))
             line = b.add(b.mul(warp_k(self, e, warp), I32(self.narrow)), b.mul(wide, I32(self._rows)))
             start = b.add(b.mul(line, I32(self.streamed)), b.add(first, lane_row(self, e)))
             start = b.add(at, b.shl(start, I32(2)))
             with b.if_then(b.icmp_unsigned("<", lane_index(e), I32(16))):
                 for row in range(self._rows):
-                    own, place = accumulators[OWN * row : OWN * row + OWN], b.add(start, I32(4 * row * self.streamed))
+                    own, place = values[OWN * row : OWN * row + OWN], b.add(start, I32(4 * row * self.streamed))
                     self._store_rows(e, place, own)
 
         return emit

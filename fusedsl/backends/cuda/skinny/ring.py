@@ -25,15 +25,15 @@ class SkinnyRing(SkinnyLayout):
     # -- the streamed operand
 
     def copy_streamed(self) -> Callable:
-        """`copy(slot, address, pitch, rows, steps)`: begin to copy the next steps of the block's rows, of which so many
-        are left; 0 behind them. `pitch` is the distance of lines along the contiguous axis, in elements."""
+        """`copy(stage, address, pitch, rows, steps)`: begin to copy the next steps of the block's rows, of which so
+        many are left; 0 behind them. `pitch` is the distance of lines along the contiguous axis, in elements."""
 
         chunk = ACCESS_BYTES // self.itemsize
         chunks = (self.depth if self.near == "k" else self.streamed) // chunk  # of a line
         count = self.streamed_bytes // ACCESS_BYTES // self.threads
 
         @emitted(types.void)
-        def emit(e, slot, address, pitch, rows, steps):
+        def emit(e, stage, address, pitch, rows, steps):
             b, thread = e.builder, e.special_register("tid.x")
             lines, width = (rows, steps) if self.near == "k" else (steps, rows)
             for k in range(count):
@@ -42,19 +42,19 @@ class SkinnyRing(SkinnyLayout):
                 far, near = b.zext(line, I64), b.zext(b.mul(which, I32(chunk)), I64)
                 own = b.and_(b.icmp_signed("<", far, lines), b.icmp_signed("<", near, width))
                 source = b.add(address, b.mul(b.add(b.mul(far, pitch), near), I64(self.itemsize)))
-                _copy(e, b.add(slot, copied_place(self, e, line, which)), source, own)
+                _copy(e, b.add(stage, copied_place(self, e, line, which)), source, own)
 
         return emit
 
     # -- the narrow operand
 
     def copy_narrow(self) -> Callable:
-        """`copy(slot, address, pitch, rows, steps)`: the same of a narrow operand that lies along the steps."""
+        """`copy(stage, address, pitch, rows, steps)`: the same of a narrow operand that lies along the steps."""
         width = ACCESS_BYTES // self.itemsize
         line = self.depth // width
 
         @emitted(types.void)
-        def emit(e, slot, address, pitch, rows, steps):
+        def emit(e, stage, address, pitch, rows, steps):
             b = e.builder
 
             def vector(number: ir.Value) -> None:
@@ -62,7 +62,7 @@ class SkinnyRing(SkinnyLayout):
                 near, far = b.zext(b.mul(at, I32(width)), I64), b.zext(row, I64)
                 own = b.and_(b.icmp_signed("<", near, steps), b.icmp_signed("<", far, rows))
                 source = b.add(address, b.mul(b.add(b.mul(far, pitch), near), I64(self.itemsize)))
-                to = b.add(slot, b.add(b.mul(row, I32(self.pitch)), b.shl(at, I32(4))))
+                to = b.add(stage, b.add(b.mul(row, I32(self.pitch)), b.shl(at, I32(4))))
                 _copy(e, to, source, own)
 
             self._each(e, self.narrow * line, vector)
@@ -129,9 +129,9 @@ class SkinnyRing(SkinnyLayout):
                     work(number)
 
 
-def _copy(e: Emitter, to: ir.Value, source: ir.Value, wanted: ir.Value) -> None:
-    """cp.async of 16 bytes past the L1; zeros where they are not wanted."""
+def _copy(e: Emitter, to: ir.Value, source: ir.Value, in_bounds: ir.Value) -> None:
+    """cp.async of 16 bytes past the L1; zeros out of bounds."""
     b = e.builder
-    size = b.select(wanted, I32(ACCESS_BYTES), I32(0))
+    size = b.select(in_bounds, I32(ACCESS_BYTES), I32(0))
     text = f"cp.async.cg.shared.global.L2::128B [$0], [$1], {ACCESS_BYTES}, $2;"
     e.asm(VOID, text, "r,l,r,~{memory}", [to, source, size], effect=True)

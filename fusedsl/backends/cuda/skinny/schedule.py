@@ -21,7 +21,7 @@ from .problem import SkinnyProblem, skinny_problem
 WIDE_TILE = 16  # narrow rows above which a block has two warps along the streamed rows: the narrow ones are read less
 SYSTEM_SHARED = 1 << 10  # bytes of shared memory that the system takes of each block
 OTHER_REGISTERS = 96  # of a thread: fragments and addresses
-SUMS = 128  # registers of a thread's accumulators, at most
+ACCUMULATORS = 128  # registers of a thread's accumulators, at most
 MOST_ELEMENTS = 16  # of a few-row operand that a thread loads element by element: more spill beside an epilogue
 STAGES = 3  # of a block's ring (measured: H100, 16 x 4096 x 14336 takes 44.3 us with 3, 45.5 with 4, 46 with 6)
 SHORT_BLOCKS = 8  # per SM, where rings hold all steps
@@ -120,12 +120,12 @@ def _layout(problem: SkinnyProblem) -> SkinnyLayout | None:
     layout = SkinnyLayout(problem.dtype, problem.near, -(-problem.few // 8) * 8)
     if problem.steps <= STAGES * layout.steps:
         layout = replace(layout, warps_k=1)
-    halves = layout.thread_sums * problem.products > SUMS or (layout.warps_k == 1 and layout.narrow > WIDE_TILE)
+    halves = layout.thread_sums * problem.products > ACCUMULATORS or (layout.warps_k == 1 and layout.narrow > WIDE_TILE)
     if halves:
         layout = replace(layout, narrow=-(-problem.few // 16) * 16, warps_narrow=2)
     elif layout.narrow > WIDE_TILE and problem.many > ROWS:
         layout = replace(layout, warps_streamed=2)
-    return layout if layout.thread_sums * problem.products <= SUMS else None
+    return layout if layout.thread_sums * problem.products <= ACCUMULATORS else None
 
 
 def _ring(stage: int, partial: int, hardware: Hardware) -> tuple[int, int] | None:

@@ -17,7 +17,7 @@ class SkinnySums(SkinnyLayout):
     """The intrinsics of a block's accumulators, however they are computed."""
 
     @property
-    def sums(self) -> types.UniTuple:
+    def accumulator_types(self) -> types.UniTuple:
         """The accumulators of a thread."""
         raise NotImplementedError
 
@@ -28,13 +28,13 @@ class SkinnySums(SkinnyLayout):
     def zero(self) -> Callable:
         """`zero()`: a thread's accumulators before the first product."""
 
-        @emitted(self.sums)
+        @emitted(self.accumulator_types)
         def emit(e):
-            return e.pack(self.sums, [ir.Constant(F32, 0.0)] * len(self.sums))
+            return e.pack(self.accumulator_types, [ir.Constant(F32, 0.0)] * len(self.accumulator_types))
 
         return emit
 
-    def load_sums(self) -> Callable:
+    def load_accumulators(self) -> Callable:
         """`load(at, part)`: PART neighbouring accumulators of the block; those of warps along K are added in order."""
         result = types.UniTuple(types.float32, PART)
 
@@ -52,8 +52,8 @@ class SkinnySums(SkinnyLayout):
 
         return emit
 
-    def numbers(self) -> Callable:
-        """`numbers(part)`: (narrow rows, streamed rows) of these accumulators."""
+    def chunk_coordinates(self) -> Callable:
+        """`chunk_coordinates(chunk)`: (narrow rows, streamed rows) of these accumulators."""
         kind = types.UniTuple(types.int64, PART)
         result = types.Tuple.from_types((kind, kind))
 
@@ -72,12 +72,12 @@ class SkinnySums(SkinnyLayout):
 
 
 def store_record() -> Callable:
-    """`store(address, sums)`: PART accumulators of a block for the others of its tile."""
+    """`store(address, accumulators)`: PART accumulators of a block for the others of its tile."""
 
     @emitted(types.void)
-    def emit(e, at, sums):
+    def emit(e, at, accumulators):
         text = "st.global.v4.f32 [$0], {$1, $2, $3, $4};"
-        e.asm(VOID, text, "l,f,f,f,f,~{memory}", [at, *e.unpack(sums, PART)], effect=True)
+        e.asm(VOID, text, "l,f,f,f,f,~{memory}", [at, *e.unpack(accumulators, PART)], effect=True)
 
     return emit
 
@@ -92,7 +92,7 @@ def load_records() -> Callable:
         b, record = e.builder, e.cast(record, kinds[1], types.int64)
         none = [I64(0), *[ir.Constant(F32, 0.0)] * PART]
         with looped(e, none, lambda first, *_: b.icmp_signed("<", first, splits)) as (state, following):
-            first, *sums = state
+            first, *accumulators = state
             numbers = [b.add(first, I64(k)) for k in range(AT_ONCE)]
             there = [b.icmp_signed("<", number, splits) for number in numbers]
             found = []
@@ -101,8 +101,8 @@ def load_records() -> Callable:
                 kind = ir.LiteralStructType([F32] * PART)
                 found.append(e.unpack(e.asm(kind, text, "=f,=f,=f,=f,l,~{memory}", [place], effect=True), PART))
             for one, values in zip(there, found):
-                sums = [b.select(one, b.fadd(x, y), x) for x, y in zip(sums, values)]
-            following += [b.add(first, I64(AT_ONCE)), *sums]
+                accumulators = [b.select(one, b.fadd(x, y), x) for x, y in zip(accumulators, values)]
+            following += [b.add(first, I64(AT_ONCE)), *accumulators]
         return e.pack(result, state[1:])
 
     return emit

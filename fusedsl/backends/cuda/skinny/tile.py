@@ -28,7 +28,7 @@ class SkinnyTile(SkinnySums):
         return self.narrow // 8 // self.warps_narrow
 
     @property
-    def sums(self) -> types.UniTuple:
+    def accumulator_types(self) -> types.UniTuple:
         return types.UniTuple(types.float32, 4 * SUBTILES * self._columns)
 
     def swizzled(self, e: Emitter, row: ir.Value, narrow: ir.Value) -> ir.Value:
@@ -38,13 +38,13 @@ class SkinnyTile(SkinnySums):
         return b.xor(row, moved)
 
     def multiply(self) -> Callable:
-        """`multiply(sums, streamed, narrow)`: the accumulators plus the products of a stage, at its two addresses."""
+        """`multiply(accumulators, streamed, narrow)`: adds the products of a stage, at its two addresses."""
         kind = PTX_TYPES[self.dtype]
 
-        @emitted(self.sums)
-        def emit(e, sums, streamed, narrow):
+        @emitted(self.accumulator_types)
+        def emit(e, accumulators, streamed, narrow):
             b, (wide, warp), (g, t) = e.builder, warp_place(self, e), lane_place(self, e)
-            accumulators = e.unpack(sums, len(self.sums))
+            values = e.unpack(accumulators, len(self.accumulator_types))
             places = [b.add(streamed, vector_place(self, e, warp, k)) for k in range(VECTORS)]
             words = [ld_shared(e, BFLOAT16, 8, place) for place in places]
             row = b.add(b.mul(wide, I32(8 * self._columns)), g)
@@ -57,25 +57,25 @@ class SkinnyTile(SkinnySums):
                     at = 4 * (subtile * self._columns + column)
                     for half in (0, 1):
                         left = _streamed_fragment(e, self.near, words, subtile, half)
-                        accumulators[at : at + 4] = _mma(e, kind, left, right[half], accumulators[at : at + 4])
-            return e.pack(self.sums, accumulators)
+                        values[at : at + 4] = _mma(e, kind, left, right[half], values[at : at + 4])
+            return e.pack(self.accumulator_types, values)
 
         return emit
 
-    def store_sums(self) -> Callable:
-        """`store(at, sums)`: store a thread's accumulators to the block's shared memory."""
+    def store_accumulators(self) -> Callable:
+        """`store(at, accumulators)`: store a thread's accumulators to the block's shared memory."""
 
         @emitted(types.void)
-        def emit(e, at, sums):
+        def emit(e, at, accumulators):
             b, (wide, warp), (g, t) = e.builder, warp_place(self, e), lane_place(self, e)
-            accumulators, k = e.unpack(sums, len(self.sums)), warp_k(self, e, warp)
+            values, k = e.unpack(accumulators, len(self.accumulator_types)), warp_k(self, e, warp)
             first = b.mul(b.udiv(warp, I32(self.warps_k)), I32(ROWS))
             line = b.add(b.mul(k, I32(self.narrow)), b.mul(wide, I32(8 * self._columns)))
             line = b.add(line, b.shl(t, I32(1)))  # an even number: `swizzled` is that of the next one too
             for subtile in range(SUBTILES):
                 pair = _rows_of(e, self.near, subtile, g)
                 for column in range(self._columns):
-                    four = accumulators[4 * (subtile * self._columns + column) :][:4]
+                    four = values[4 * (subtile * self._columns + column) :][:4]
                     for odd in (0, 1):
                         narrow = b.add(line, I32(8 * column + odd))
                         start = b.add(at, b.mul(narrow, I32(4 * self.streamed)))
@@ -116,10 +116,14 @@ def _rows_of(e: Emitter, near: str, subtile: int, g: ir.Value) -> list[ir.Value]
     return [b.add(b.shl(g, I32(3)), I32(2 * subtile + k)) for k in (0, 1)]
 
 
-def _mma(e: Emitter, kind: str, left: list[ir.Value], right: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
+def _mma(
+    e: Emitter, kind: str, left: list[ir.Value], right: list[ir.Value], accumulators: list[ir.Value]
+) -> list[ir.Value]:
     text = (
         f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 "
         "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
     )
     constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
-    return e.unpack(e.asm(ir.LiteralStructType([F32] * 4), text, constraints, [*left, *right, *sums], effect=True), 4)
+    return e.unpack(
+        e.asm(ir.LiteralStructType([F32] * 4), text, constraints, [*left, *right, *accumulators], effect=True), 4
+    )

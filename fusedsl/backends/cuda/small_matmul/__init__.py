@@ -9,7 +9,7 @@ class SmallTileIntrinsics(Named):
     factor_places = Method("kind, along", "")
     store_factor = Method("kind, name, along", "at, values")
     zero = Method("name", "")
-    multiply = Method("name", "left, right, sums")
+    multiply = Method("name", "left, right, accumulators")
     sum_places = Method("part", "")
 
 

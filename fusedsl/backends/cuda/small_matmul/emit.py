@@ -14,7 +14,7 @@ from . import SmallTile, SmallTileIntrinsics
 from .layout import OWN
 from .schedule import SIDES, SmallMatmulSchedule, factor_bytes
 
-SMALL, SUMS = SmallTileIntrinsics("small"), TileIntrinsics("sums")
+SMALL, ACCUMULATORS = SmallTileIntrinsics("small"), TileIntrinsics("accumulators")
 
 
 def emit_small(kernel: KernelIR, schedule: SmallMatmulSchedule) -> str:
@@ -41,7 +41,7 @@ class SmallMatmulEmitter:
     def source(self) -> str:
         src, layout = self.src, self.layout
         src.bind("small", SmallTile(rows=layout.rows, columns=layout.columns, depth=layout.depth, block=layout.block))
-        src.bind("sums", Tile(width=OWN, vectors=OWN, step=OWN, checks="." * OWN))
+        src.bind("accumulators", Tile(width=OWN, vectors=OWN, step=OWN, checks="." * OWN))
         src.bind("tile", Tile(width=OWN, vectors=1, step=OWN, checks="."))
         src.read_scalars()
         self._find_matrix()
@@ -49,7 +49,7 @@ class SmallMatmulEmitter:
         for part in range(OWN):
             self._finish(part)
         opening = header(self.kernel, f"small matrices; a block multiplies {layout.matrices}", "")
-        return src.text(opening, "Factors into shared memory, a few steps at a time; then the sums' elements.")
+        return src.text(opening, "Accumulate K-slices from shared memory, then run the epilogue row by row.")
 
     def _find_matrix(self) -> None:
         """Emit the matrix of this thread; behind the last one it has no rows and columns."""
@@ -68,34 +68,34 @@ class SmallMatmulEmitter:
         """Emit the main loop: accumulate all products, a K-slice at a time."""
         src, layout = self.src, self.layout
         for k, (side, body, _) in enumerate(self.factors):
-            memory = src.bind(f"strip{k}", shared_bytes(factor_bytes(layout, side, body)))
-            src.assign(f"strip{k}_at", memory())
+            memory = src.bind(f"k_slice{k}", shared_bytes(factor_bytes(layout, side, body)))
+            src.assign(f"k_slice{k}_at", memory())
         for k, use in enumerate(self.phase.folds):
             dtype = use.accumulators[0].dtype.name
             src.bind(f"multiply{k}", SMALL.multiply(dtype))
-            src.assign(f"total{k}", src.bind(f"zero{k}", SMALL.zero(dtype))())
+            src.assign(f"totals{k}", src.bind(f"zero{k}", SMALL.zero(dtype))())
         with src.while_("step_from < steps"):
             brought = [self._load(k, *factor) for k, factor in enumerate(self.factors)]
             src.emit(*brought)
             src.emit(barrier())
             for k, (pair, along) in enumerate(zip(self.matmul.factors, self.schedule.along)):
                 left, right = (self.factors.index(part) for part in zip(SIDES, pair, along))
-                src.assign(f"total{k}", f"multiply{k}(strip{left}_at, strip{right}_at, total{k})")
+                src.assign(f"totals{k}", f"multiply{k}(k_slice{left}_at, k_slice{right}_at, totals{k})")
             src.emit(barrier(), f"step_from += {layout.depth}")
 
     def _load(self, k: int, side: str, body: Body, along: bool) -> str:
         """Emit this thread's elements of a factor; returns the call that stores them to shared memory."""
         src, count, tile = self.src, self.layout.elements(side) // OWN, TileIntrinsics(f"{side}_tile")
         src.bind(tile.name, Tile(width=OWN, vectors=count, step=OWN, checks="." * count))
-        places = src.bind(f"places{k}", SMALL.factor_places(side, along))
-        put = src.bind(f"put{k}", SMALL.store_factor(side, body.results[0].dtype.name, along))
-        src.assign(f"{side}s_here, steps_here", places())
-        return put(f"strip{k}_at", self.addresses.factor(side, body, k, tile))
+        places = src.bind(f"factor_coordinates{k}", SMALL.factor_places(side, along))
+        put = src.bind(f"store_factor{k}", SMALL.store_factor(side, body.results[0].dtype.name, along))
+        src.assign(f"{side}s_in_tile, steps_in_tile", places())
+        return put(f"k_slice{k}_at", self.addresses.factor(side, body, k, tile))
 
     def _finish(self, part: int) -> None:
         """Emit the epilogue of one of a thread's rows."""
         src = self.src
-        bindings = {f"places_of{part}": SMALL.sum_places(part), f"take{part}": SUMS.slice(part, 1)}
+        bindings = {f"output_coordinates{part}": SMALL.sum_places(part), f"slice{part}": ACCUMULATORS.slice(part, 1)}
         places, take = src.bind_several(bindings)
-        src.assign("rows_here, columns_here", places())
-        self.addresses.finish(self.phase, [take(f"total{k}") for k in range(len(self.phase.folds))], scatter_vectors)
+        src.assign("rows_in_tile, columns_in_tile", places())
+        self.addresses.finish(self.phase, [take(f"totals{k}") for k in range(len(self.phase.folds))], scatter_vectors)

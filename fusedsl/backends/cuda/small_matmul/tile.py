@@ -1,6 +1,6 @@
 """Small tile: the intrinsics of small matrices, several a block: factors in shared memory, accumulators in registers.
 
-Of a matrix's threads, thread (r, c) sums rows 4 r … 4 r + 3 of columns 4 c … 4 c + 3, row by row.
+Of a matrix's threads, thread (r, c) accumulators rows 4 r … 4 r + 3 of columns 4 c … 4 c + 3, row by row.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SmallTile(SmallLayout):
         return emit
 
     def multiply(self, name: str) -> Callable:
-        """`multiply(left, right, sums)`: the accumulators plus the products of two factors in shared memory."""
+        """`multiply(left, right, accumulators)`: the accumulators plus the products of two factors in shared memory."""
         kind = dtype(name)
         result = types.UniTuple(numba_type(name), OWN * OWN)
 

@@ -96,13 +96,13 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
         """Emit the shared memory layout and the mbarriers: full and empty for each stage."""
         src, s = self.src, self.schedule
         memory = src.bind("memory", dynamic_smem(ALIGNMENT))
-        src.assign("slices_at", memory())
+        src.assign("smem_slices", memory())
         at = s.stages * s.stage_bytes
-        src.assign("staging_at", f"int32(slices_at + {at})")
+        src.assign("staging_at", f"int32(smem_slices + {at})")
         at += s.consumers * s.staging_bytes
-        src.assign("full", f"int32(slices_at + {at})")
-        src.assign("empty", f"int32(slices_at + {at + 8 * s.stages})")
-        src.assign("flags_at", f"int32(slices_at + {at + 16 * s.stages})")
+        src.assign("full", f"int32(smem_slices + {at})")
+        src.assign("empty", f"int32(smem_slices + {at + 8 * s.stages})")
+        src.assign("flags_at", f"int32(smem_slices + {at + 16 * s.stages})")
         src.assign("warpgroup", f"int32({warp_uniform(f'{thread_idx()} >> 7')} - 1)")
         if s.cluster > 1:
             src.assign("rank", cluster_rank())
@@ -128,7 +128,7 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
                 src.emit(mbarrier_expect_tx("stage_full", self.schedule.stage_bytes))
                 at = 0
                 for number in range(len(self.multiplied)):
-                    self._load(number, f"slices_at + stage * {self.schedule.stage_bytes} + {at}")
+                    self._load(number, f"smem_slices + stage * {self.schedule.stage_bytes} + {at}")
                     at += self.schedule.operand_bytes(number)
                 self._advance_stage()
                 src.emit(f"slice_from = int32(slice_from + {SLICE})")
@@ -176,7 +176,7 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
                 self._skip_stages()
         with src.while_("tile < tiles"):
             self._decode_tile()
-            src.assign("sums", zeros())
+            src.assign("accumulators", zeros())
             if s.pingpong > 1:  # in turn: else a warpgroup takes an earlier phase of an mbarrier for its own
                 with src.if_("(warpgroup == 1) | (tile != first_tile)"):
                     src.emit(bar_sync("1 + warpgroup", 2 * WARPGROUP))
@@ -196,11 +196,11 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
         src, s = self.src, self.schedule
         epilogue.begin()
         for first in range(0, s.columns, s.panel):
-            sums = {}
+            accumulators = {}
             for product, use in enumerate(self.kernel.phases[0].folds):
-                panel = src.bind(f"sums{product}_{first}", take_panel(product * s.columns + first, s.panel))
-                sums[use.accumulators[0].name] = panel("sums")
-            epilogue.finish(first, sums)
+                panel = src.bind(f"accumulators{product}_{first}", take_panel(product * s.columns + first, s.panel))
+                accumulators[use.accumulators[0].name] = panel("accumulators")
+            epilogue.finish(first, accumulators)
 
     def _add_parts(self, count: int, zeros: Function) -> str:
         """Emit the sum of a tile's parts by the warpgroup that is the last to have one; the condition that it is."""
@@ -209,7 +209,7 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
             return ""
         part = f"warpgroup * {s.part_bytes // s.warpgroups}"
         store = src.bind("store_part", store_partial_sums(count))
-        src.emit(store(f"workspace + int64(tile) * {s.part_bytes} + {part}", "sums"))
+        src.emit(store(f"workspace + int64(tile) * {s.part_bytes} + {part}", "accumulators"))
         semaphore = f"semaphores + int64(whole * {s.warpgroups} + warpgroup) * 4"
         src.assign(
             "is_last", is_last_warpgroup(semaphore, s.splits, "int32(flags_at + warpgroup * 4)", "int32(1 + warpgroup)")
@@ -217,9 +217,9 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
         with src.if_("is_last"):
             add = src.bind("add_part", add_partial_sums(count))
             src.assign("parts_at", f"workspace + int64(whole) * {s.part_bytes * s.splits} + {part}")
-            src.assign("sums", zeros())
+            src.assign("accumulators", zeros())
             for number in range(s.splits):
-                src.assign("sums", add(f"parts_at + {number * s.part_bytes}", "sums"))
+                src.assign("accumulators", add(f"parts_at + {number * s.part_bytes}", "accumulators"))
         return "is_last"
 
     def _multiply(self) -> None:
@@ -231,7 +231,7 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
         with src.while_("k < slices"):
             src.emit(mbarrier_wait_parity("full + 8 * stage", "parity"))
             # a descriptor has 18 bits of an address: in a cluster there are more, which name the block
-            src.assign("slice_at", f"int32((slices_at + stage * {s.stage_bytes}) & {SMEM_ADDRESSES})")
+            src.assign("slice_at", f"int32((smem_slices + stage * {s.stage_bytes}) & {SMEM_ADDRESSES})")
             at, descriptors = 0, []
             for number, major in enumerate(s.majors):
                 own = f" + warpgroup * {ROWS * ROW_BYTES}" if number < s.lefts and s.pingpong == 1 else ""
@@ -240,7 +240,7 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
                     descriptor = src.bind("mn_descriptor", mn_major_descriptor(SLICE))
                 descriptors.append(descriptor(f"int32(slice_at + {at}{own})"))
                 at += s.operand_bytes(number)
-            src.assign("sums", start("sums", *descriptors))
+            src.assign("accumulators", start("accumulators", *descriptors))
             src.emit(src.bind("wait_slice", wgmma_wait_group(1))())
             with src.if_("elected & (k > 0)"):
                 self._release("before")
@@ -249,7 +249,7 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
             src.emit("k = int32(k + 1)")
         if s.pingpong > 1:
             src.emit(bar_arrive("2 - warpgroup", 2 * WARPGROUP))
-        src.assign("sums", src.bind("wait_sums", wgmma_wait(0))("sums"))
+        src.assign("accumulators", src.bind("wait_products", wgmma_wait(0))("accumulators"))
         with src.if_("elected"):
             self._release("before")
 

@@ -68,7 +68,7 @@ class PanelEpilogue:
                 src.assign(p.value.name, f"{p.value.dtype.name}(c{p.axis})")
         src.assign("rows", self.rows_from("row_from"))
         self._define("rows_in_bounds", self.fragment.rowwise, "int32, int32 -> bool", "row, n", "row < n")
-        src.assign("rows_wanted", f"rows_in_bounds(rows, int32({src.names.extent(self.row_axis)}))")
+        src.assign("valid_rows", f"rows_in_bounds(rows, int32({src.names.extent(self.row_axis)}))")
         for load in self._loads():
             if not self._varies(load.operand, self.column_axis):
                 self._load_row_value(load)
@@ -99,9 +99,9 @@ class PanelEpilogue:
         if self._varies(k, self.row_axis):
             read = self._define(
                 *(f"read_{name}", self.fragment.rowwise, f"int64, int32, int64, bool -> {load.value.dtype.name}"),
-                *("base, row, step, wanted", f"fetch_{dtype.name}(base + row * step, wanted)"),
+                *("base, row, step, in_bounds", f"fetch_{dtype.name}(base + row * step, in_bounds)"),
             )
-            src.assign(name, read(self._base(k), "rows", self._step(k, self.row_axis), "rows_wanted"))
+            src.assign(name, read(self._base(k), "rows", self._step(k, self.row_axis), "valid_rows"))
         else:
             read = self._define(
                 *(f"read_{name}", None, f"int64 -> {load.value.dtype.name}", "base"),
@@ -147,11 +147,11 @@ class PanelEpilogue:
 
     # -- panels
 
-    def finish(self, first: int, sums: Mapping[str, str]) -> None:
-        """Emit the epilogue of the panel from column `first` of the tile on; `sums` are its accumulators."""
+    def finish(self, first: int, accumulators: Mapping[str, str]) -> None:
+        """Emit the epilogue of the panel from column `first` of the tile on; `accumulators` are its accumulators."""
         src = self.src
         src.assign("panel_from", f"int32(column_from + {first})")
-        src.assign("room", f"int32({src.names.extent(self.column_axis)} - panel_from)")
+        src.assign("valid_columns", f"int32({src.names.extent(self.column_axis)} - panel_from)")
         for load in self._loads():
             if self._varies(load.operand, self.column_axis):
                 self._load_columns(load)
@@ -160,7 +160,7 @@ class PanelEpilogue:
             src.assign("columns", indices("panel_from"))
             for p in self._positions(self.column_axis):
                 self._convert(p.value.name, self.fragment.columnwise, p.value.dtype.name, "columns")
-        for name, value in sums.items():
+        for name, value in accumulators.items():
             src.assign(name, value)
         src.apply(self.fragment.elementwise, "epilogue", self.body)
         if self.kernel.phases[0].panel_folds is not None:
@@ -177,10 +177,10 @@ class PanelEpilogue:
         dtype, width, step = self.kernel.operands[k].dtype.name, self._width(k), self._step(k, self.column_axis)
         if self._varies(k, self.row_axis):
             read = src.bind(f"load_{load.value.name}", load_panel(self.panel, dtype, width))
-            src.assign(load.value.name, read(self._row_addresses(k), "rows_wanted", "room", step))
+            src.assign(load.value.name, read(self._row_addresses(k), "valid_rows", "valid_columns", step))
         else:
             read = src.bind(f"load_{load.value.name}", load_column_values(self.panel, dtype, width))
-            src.assign(load.value.name, read(f"{self._base(k)} + panel_from * {step}", "room", step))
+            src.assign(load.value.name, read(f"{self._base(k)} + panel_from * {step}", "valid_columns", step))
 
     # -- folds
 
@@ -235,7 +235,7 @@ class PanelEpilogue:
         dtype, name = self.kernel.operands[k].dtype.name, src.names.operand(k)
         write = src.bind(f"store_{name}", store_panel(self.panel, dtype, self._width(k)))
         step = self._step(k, self.column_axis)
-        src.emit(write(self._row_addresses(k), self._value(store), "rows_wanted", "room", step))
+        src.emit(write(self._row_addresses(k), self._value(store), "valid_rows", "valid_columns", step))
 
     def _value(self, store: Store) -> str:
         """The elements that are stored, one for each column and row, also where the value varies along fewer axes."""

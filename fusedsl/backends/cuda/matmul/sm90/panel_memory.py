@@ -21,22 +21,22 @@ PAIR = 2  # neighbouring columns of a thread in each 8
 
 
 def load_panel(columns: int, name: str, width: int) -> Callable:
-    """`load(rows, wanted, room, step)`: the elements of both rows of a thread, widened; 0 out of bounds.
+    """`load(rows, in_bounds, valid, step)`: the elements of both rows of a thread, widened; 0 out of bounds.
 
-    `rows` are the addresses of both rows' first column in the panel, `room` the columns from there on that exist,
+    `rows` are the addresses of both rows' first column in the panel, `valid` the columns from there on that exist,
     `step` the bytes between columns. Of `width` 2, neighbours are loaded together: columns are contiguous, and pairs
     aligned.
     """
     kind = dtype(name)
     result = types.UniTuple(numba_type(kind.compute.name), columns // 2)
 
-    def rule(rows, wanted, room, step):
+    def rule(rows, in_bounds, valid, step):
         def emit(e, addresses, flags, end, further):
             elements: list[ir.Value | None] = [None] * (columns // 2)
             for row, (address, flag) in enumerate(zip(e.unpack(addresses, ROWS), e.unpack(flags, ROWS))):
-                for k, column, valid in _columns(e, columns, width, (end, room)):
+                for k, column, exists in _columns(e, columns, width, (end, valid)):
                     at = _address(e, address, column, (further, step))
-                    there = e.builder.zext(e.builder.and_(flag, valid), I32)
+                    there = e.builder.zext(e.builder.and_(flag, exists), I32)
                     for n, value in enumerate(_widened(e, kind, width, at, there)):
                         elements[4 * (k // PAIR) + 2 * row + k % PAIR + n] = value
             return e.pack(result, elements)
@@ -47,16 +47,16 @@ def load_panel(columns: int, name: str, width: int) -> Callable:
 
 
 def load_column_values(columns: int, name: str, width: int) -> Callable:
-    """`load(address, room, step)`: a value of each column of a thread, widened; 0 out of bounds."""
+    """`load(address, valid, step)`: a value of each column of a thread, widened; 0 out of bounds."""
     kind = dtype(name)
     result = types.UniTuple(numba_type(kind.compute.name), columns // 4)
 
-    def rule(base, room, step):
+    def rule(base, valid, step):
         def emit(e, address, end, further):
             elements = []
-            for _, column, valid in _columns(e, columns, width, (end, room)):
+            for _, column, exists in _columns(e, columns, width, (end, valid)):
                 at = _address(e, address, column, (further, step))
-                elements += _widened(e, kind, width, at, e.builder.zext(valid, I32))
+                elements += _widened(e, kind, width, at, e.builder.zext(exists, I32))
             return e.pack(result, elements)
 
         return result, emit
@@ -65,19 +65,19 @@ def load_column_values(columns: int, name: str, width: int) -> Callable:
 
 
 def store_panel(columns: int, name: str, width: int) -> Callable:
-    """`store(rows, values, wanted, room, step)`: the inverse of `load_panel`; elements out of bounds are not
+    """`store(rows, values, in_bounds, valid, step)`: the inverse of `load_panel`; elements out of bounds are not
     stored."""
     kind = dtype(name)
 
-    def rule(rows, values, wanted, room, step):
+    def rule(rows, values, in_bounds, valid, step):
         def emit(e, addresses, held, flags, end, further):
             own = [narrowed_value(e, kind, v, values.dtype) for v in e.unpack(held, columns // 2)]
             for row, (address, flag) in enumerate(zip(e.unpack(addresses, ROWS), e.unpack(flags, ROWS))):
-                for k, column, valid in _columns(e, columns, width, (end, room)):
+                for k, column, exists in _columns(e, columns, width, (end, valid)):
                     at = _address(e, address, column, (further, step))
                     place = 4 * (k // PAIR) + 2 * row + k % PAIR
                     packed = _stored(e, kind, own[place : place + width])
-                    there = e.builder.zext(e.builder.and_(flag, valid), I32)
+                    there = e.builder.zext(e.builder.and_(flag, exists), I32)
                     store_vector(e, kind, width, at, packed, ValidElements(there))
 
         return types.void, emit
@@ -88,11 +88,11 @@ def store_panel(columns: int, name: str, width: int) -> Callable:
 Typed = tuple[ir.Value, types.Type]
 
 
-def _columns(e: Emitter, columns: int, width: int, room: Typed) -> list[tuple[int, ir.Value, ir.Value]]:
+def _columns(e: Emitter, columns: int, width: int, valid: Typed) -> list[tuple[int, ir.Value, ir.Value]]:
     """(number among a thread's columns, column in the panel, whether it exists) of each access."""
     b = e.builder
     own = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
-    limit = e.cast(*room, types.int32)
+    limit = e.cast(*valid, types.int32)
     found = []
     for k in range(0, columns // 4, width):
         column = b.add(own, I32(k // PAIR * 8 + k % PAIR))
@@ -105,9 +105,9 @@ def _address(e: Emitter, base: ir.Value, column: ir.Value, step: Typed) -> ir.Va
     return b.add(base, b.mul(b.sext(column, I64), e.cast(step[0], step[1], types.int64)))
 
 
-def _widened(e: Emitter, kind: DType, width: int, address: ir.Value, wanted: ir.Value) -> list[ir.Value]:
+def _widened(e: Emitter, kind: DType, width: int, address: ir.Value, in_bounds: ir.Value) -> list[ir.Value]:
     """Elements of an array as bodies compute with them."""
-    loaded = unpaired(e, kind, load_vector(e, kind, width, address, ValidElements(wanted)), width)
+    loaded = unpaired(e, kind, load_vector(e, kind, width, address, ValidElements(in_bounds)), width)
     if kind.kind == "b":
         return [e.builder.icmp_unsigned("!=", x, I8(0)) for x in loaded]
     return loaded if kind is kind.compute else [convert.widen(e, x, kind.name) for x in loaded]

@@ -19,11 +19,11 @@ def _places(e: Emitter, address: ir.Value, count: int) -> list[ir.Value]:
 
 
 def store_partial_sums(count: int) -> Callable:
-    """`store(address, sums)`: the partial sums of a warpgroup's threads."""
+    """`store(address, accumulators)`: the partial sums of a warpgroup's threads."""
 
     @emitted(types.void)
-    def emit(e, address, sums):
-        values = e.unpack(sums, count)
+    def emit(e, address, accumulators):
+        values = e.unpack(accumulators, count)
         for k, place in enumerate(_places(e, address, count)):
             text = "st.global.v4.f32 [$0], {$1, $2, $3, $4};"
             e.asm(VOID, text, "l,f,f,f,f,~{memory}", [place, *values[VECTOR * k : VECTOR * k + VECTOR]], effect=True)
@@ -32,12 +32,12 @@ def store_partial_sums(count: int) -> Callable:
 
 
 def add_partial_sums(count: int) -> Callable:
-    """`add(address, sums)`: the accumulators plus the partial sums at the address, which are read past the L1."""
+    """`add(address, accumulators)`: they plus the partial sums at the address, which are read past the L1."""
     result = types.UniTuple(types.float32, count)
 
     @emitted(result)
-    def emit(e, address, sums):
-        values, found = e.unpack(sums, count), []
+    def emit(e, address, accumulators):
+        values, found = e.unpack(accumulators, count), []
         kind = ir.LiteralStructType([F32] * VECTOR)
         for k, place in enumerate(_places(e, address, count)):
             text = "ld.global.cg.v4.f32 {$0, $1, $2, $3}, [$4];"

@@ -14,7 +14,7 @@ MAJORS = {"k": 32, "mn": STEP * 128}  # bytes from one step to the next, by the 
 
 
 def wgmma_slice(kind: str, columns: int, pairs: Sequence[tuple[int, int]], majors: Sequence[str]) -> Callable:
-    """`start(sums, *descriptors)`: start to add a K-slice of products to 64 x columns accumulators, as one group.
+    """`start(accumulators, *descriptors)`: start to add a K-slice of products to them (64 x columns), as one group.
 
     `pairs` are the numbers of each product's operands among the descriptors, whose contiguous axis is `majors`: "k" or
     "mn". The accumulators of the products follow each other.
@@ -24,7 +24,7 @@ def wgmma_slice(kind: str, columns: int, pairs: Sequence[tuple[int, int]], major
     result = types.UniTuple(types.float32, count)
 
     @emitted(result, 1 + len(majors))
-    def emit(e, sums, *descriptors):
+    def emit(e, accumulators, *descriptors):
         lines = [".reg .b64 a, b;", ".reg .pred more;", "setp.eq.b32 more, 0, 0;", "wgmma.fence.sync.aligned;"]
         for step in range(SLICE // STEP):
             for product, (left, right) in enumerate(pairs):
@@ -39,7 +39,7 @@ def wgmma_slice(kind: str, columns: int, pairs: Sequence[tuple[int, int]], major
                 )
         lines.append("wgmma.commit_group.sync.aligned;")
         constraints = [*["=f"] * count, *map(str, range(count)), *["l"] * len(majors)]
-        return e.pack(result, tuple_asm(e, count, lines, constraints, [*e.unpack(sums, count), *descriptors]))
+        return e.pack(result, tuple_asm(e, count, lines, constraints, [*e.unpack(accumulators, count), *descriptors]))
 
     return emit
 
@@ -75,10 +75,12 @@ def tma_load_multicast(rank: int, blocks: int) -> Callable:
 
 
 def take_panel(first: int, columns: int) -> Callable:
-    """`panel(sums)`: the accumulators of `columns` columns, from column `first` on."""
+    """`panel(accumulators)`: the accumulators of `columns` columns, from column `first` on."""
     result = types.UniTuple(types.float32, columns // 2)
 
     def rule(kind):
-        return result, lambda e, sums: e.pack(result, e.unpack(sums, len(kind))[first // 2 : (first + columns) // 2])
+        return result, lambda e, accumulators: e.pack(
+            result, e.unpack(accumulators, len(kind))[first // 2 : (first + columns) // 2]
+        )
 
     return intrinsic(1)(rule)
