@@ -132,15 +132,15 @@ def test_strips_that_stay_in_registers_are_read_once():
 
 def test_one_block_of_a_split_strip_finishes_it():
     text = source("sum(x, axis=0)", x=((1_000_000, 64), "float32"))
-    assert "if not is_last_block(semaphores, number, parts):" in text
+    assert "if not is_last_block(semaphores, strip_index, splits):" in text
     assert text.count("store_row") == 2
-    assert "if parts > 1:" in text  # of a binary that other launches run with a block for each strip
+    assert "if splits > 1:" in text  # of a binary that other launches run with a block for each strip
 
 
 def test_blocks_of_a_strip_meet_where_elements_need_the_result():
     text = source("x - mean(x, axis=0)", x=((1_000_000, 64), "float32"))
-    assert text.count("grid_barrier_wait(semaphores, number * 2, met)") == 1
-    assert text.count("grid_barrier_reset(semaphores, number * 2, parts)") == 1
+    assert text.count("grid_barrier_wait(semaphores, strip_index * 2, arrivals)") == 1
+    assert text.count("grid_barrier_reset(semaphores, strip_index * 2, splits)") == 1
     assert "grid_barrier_wait(" not in source("x - mean(x, axis=0)", x=((100_000, 1_000_000), "float32"))
 
 

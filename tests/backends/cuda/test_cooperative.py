@@ -71,7 +71,7 @@ def test_gangs_take_turns_where_single_blocks_come_to_few_waves():
     assert _in_turn(896, row // 1000, 660, 396, 99, H200) == 0  # too short for meetings
     text = ("y = group_norm(x, 8, w, b); y * sigmoid(y)", {"w": ((64,), "float32"), "b": ((64,), "float32")})
     texts = {source(text[0], max_kernels=1, x=((n, 64, 512, 512), "float32"), **text[1]) for n in range(110, 120)}
-    assert len(texts) <= 3 and all("number = int32(number + row_groups)" in one for one in texts)
+    assert len(texts) <= 3 and all("row_index = int32(row_index + row_groups)" in one for one in texts)
 
 
 # -- results on a card

@@ -20,7 +20,9 @@ from .layout import ColumnSchedule, record_bytes, record_places
 
 TILES = 16  # that are measured from what the first of them comes to: as many times its variance is lost in rounding
 BATCH_WORDS = 32  # registers of the records that a thread reads at once
-ENDS = TileIntrinsics("ends")  # the tile of a loop's last iteration, some of whose vectors are beyond the columns
+ENDS = TileIntrinsics(
+    "partial_tile"
+)  # the tile of a loop's last iteration, some of whose vectors are beyond the columns
 STRIP = TileIntrinsics("strip")  # the rows of a thread
 REDUCER = ColumnReducerIntrinsics("reducer")
 
@@ -28,12 +30,12 @@ REDUCER = ColumnReducerIntrinsics("reducer")
 def emit_columns(kernel: KernelIR, schedule: ColumnSchedule) -> str:
     """The generated file of a column kernel."""
     where = "in registers" if schedule.resident else "that they loop over"
-    team = f"{schedule.threads_x} threads side by side, {schedule.threads_y} deep on columns {where}"
-    team = "lines of threads on columns that they loop over" if schedule.max_threads else team
-    opening = header(kernel, f"a column kernel; {team}", "")
+    group = f"{schedule.threads_x} threads side by side, {schedule.threads_y} deep on columns {where}"
+    group = "lines of threads on columns that they loop over" if schedule.max_threads else group
+    opening = header(kernel, f"a column kernel; {group}", "")
     src = SourceBuilder(kernel)
     PhaseEmitter(src, ColumnStrip(src, schedule)).emit()
-    return src.text(opening, "A strip of neighbouring rows for each block, or for each few blocks.")
+    return src.text(opening, "One strip of neighbouring rows per block, or per group of blocks.")
 
 
 @dataclass
@@ -54,7 +56,7 @@ class ColumnElements:
         full = "." * s.full_vectors + checked[s.full_vectors :] if s.resident else "." * s.vectors
         self.index.define_tile("tile", full)
         if not s.resident:
-            self.index.define_tile("ends", checked)
+            self.index.define_tile("partial_tile", checked)
         strip = Tile(width=s.width, vectors=1, step=1, checks="t" if self.index.has_partial_vectors else ".")
         self.src.top.append(f"strip = {strip}  # the rows of a thread")
         threads = {"threads_x": s.threads_x, "threads_y": s.threads_y}
@@ -120,7 +122,7 @@ class ColumnElements:
         all_reduce = src.bind(f"all_reduce_{name}", REDUCER.all_reduce(op), functions)
         if self.schedule.resident:
             return ReductionIntrinsics(name, op, reduce, all_reduce)
-        reduce["ends"] = src.bind(f"reduce_{name}_end", REDUCER.reduce_tile(ENDS, op), functions)
+        reduce["partial_tile"] = src.bind(f"reduce_{name}_end", REDUCER.reduce_tile(ENDS, op), functions)
         initial = src.bind(f"initial_{name}", REDUCER.identity(op), functions)
         merge = src.bind(f"merge_{name}", REDUCER.combine(op), functions)
         if self.kernel.shifted:
@@ -140,7 +142,7 @@ class ColumnStrip:
         self.src, self.schedule, self.index = src, schedule, ColumnIndex(src, schedule)
         self.elements = ColumnElements(self.index)
         self.exchange = 0  # the number of the next exchange of states
-        self.stores_row = "in_bounds & (level == 0)" + (" & (part == 0)" if schedule.grid_sync else "")
+        self.stores_row = "in_bounds & (thread_y == 0)" + (" & (split == 0)" if schedule.grid_sync else "")
 
     @contextmanager
     def rows(self, emitter: PhaseEmitter) -> Iterator[None]:
@@ -150,7 +152,7 @@ class ColumnStrip:
         self.index.find_columns()
         yield
         if self.schedule.grid_sync:
-            self.src.emit(grid_barrier_reset("semaphores", "number * 2", "parts"))
+            self.src.emit(grid_barrier_reset("semaphores", "strip_index * 2", "splits"))
 
     def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         if self.schedule.resident:
@@ -162,7 +164,7 @@ class ColumnStrip:
         """One pass over the columns: as many full tiles as there are, then one that checks what is there."""
         emitter.begin_loop(phase)
         self.src.assign("column", "start")
-        with self.src.while_("column < whole"):
+        with self.src.while_("column < full_end"):
             self._tile(emitter, number, phase)
         if self.schedule.vectors > 1:
             self.elements.tile = ENDS
@@ -187,7 +189,7 @@ class ColumnStrip:
         """Tiles that are measured from what the one before them came to; their folds merge with its own."""
         src, derived = self.src, phase.derived
         src.assign("tiles", "int32(1)")
-        with src.while_(f"(tiles < {TILES}) & (column < whole)"):
+        with src.while_(f"(tiles < {TILES}) & (column < full_end)"):
             emitter.forget()
             self.index.multi_axis.emit_offsets()
             follow = {value.name for value in derived.accumulators} if derived else set()
@@ -212,7 +214,7 @@ class ColumnStrip:
         if self.kernel.shifted:
             self._align(emitter, phase)
         if self.schedule.is_split and phase.folds:
-            with self.src.if_("parts > 1" if self.schedule.max_threads else ""):
+            with self.src.if_("splits > 1" if self.schedule.max_threads else ""):
                 self._exchange(emitter, phase)
         for use in phase.folds:
             self.src.unpack(use, emitter.reduction(use).all_reduce(accumulator_name(use)))
@@ -233,8 +235,8 @@ class ColumnStrip:
         src, s, before = self.src, self.schedule, self.exchange
         batch = max(1, BATCH_WORDS // (s.width * state_words([phase])))
         record, places = record_bytes(s, self.kernel), record_places(s, phase)
-        first = f"({before} * int64(strips) + int64(number))" if before else "int64(number)"
-        src.assign("records", f"workspace + {first} * parts * {record}")
+        first = f"({before} * int64(strips) + int64(strip_index))" if before else "int64(strip_index)"
+        src.assign("partials", f"workspace + {first} * splits * {record}")
         loads = []
         for use, place in zip(phase.folds, places):
             intrinsics, state = emitter.reduction(use), use.accumulators[0].name
@@ -242,18 +244,18 @@ class ColumnStrip:
             store = src.bind(f"store_partial_{state}", REDUCER.store_partial(op, place), src.functions)
             load_partials = REDUCER.load_partials(op, place, record, batch)
             loads.append(src.bind(f"load_partials_{state}", load_partials, src.functions))
-            src.emit(store(f"records + part * {record}", intrinsics.all_reduce(accumulator_name(use))))
+            src.emit(store(f"partials + split * {record}", intrinsics.all_reduce(accumulator_name(use))))
         if s.grid_sync:
-            src.assign("met", f"int32({before + 1} * parts)")
-            src.emit(grid_barrier_wait("semaphores", "number * 2", "met"))
+            src.assign("arrivals", f"int32({before + 1} * splits)")
+            src.emit(grid_barrier_wait("semaphores", "strip_index * 2", "arrivals"))
         else:
-            with src.if_(f"not {is_last_block('semaphores', 'number', 'parts')}"):
+            with src.if_(f"not {is_last_block('semaphores', 'strip_index', 'splits')}"):
                 src.emit("return")
         for use, load in zip(phase.folds, loads):
             intrinsics, state = emitter.reduction(use), accumulator_name(use)
             src.assign(state, intrinsics.initial())
-            src.assign("other", "level")
-            with src.while_("other < parts"):
-                src.assign(state, intrinsics.merge(state, load("records", "other", "parts")))
-                src.assign("other", f"int32(other + {self.index.threads_y_times(batch)})")
+            src.assign("partial", "thread_y")
+            with src.while_("partial < splits"):
+                src.assign(state, intrinsics.merge(state, load("partials", "partial", "splits")))
+                src.assign("partial", f"int32(partial + {self.index.threads_y_times(batch)})")
         self.exchange += 1

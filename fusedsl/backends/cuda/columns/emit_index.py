@@ -53,19 +53,19 @@ class ColumnIndex:
         src, s, names, kernel, index = self.src, self.schedule, self.names, self.kernel, self.index
         if s.is_split:
             src.assign("strips", self._strips())
-            src.assign("parts", udiv(grid_dim(), "int32(strips)"))
-            src.assign("number", udiv(src.block, "parts"))
-            src.assign("part", f"int32({src.block} - int32(number * parts))")
+            src.assign("splits", udiv(grid_dim(), "int32(strips)"))
+            src.assign("strip_index", udiv(src.block, "splits"))
+            src.assign("split", f"int32({src.block} - int32(strip_index * splits))")
         else:
-            src.assign("number", src.block)
+            src.assign("strip_index", src.block)
         level = thread_idx_y() if s.max_threads else f"int32({thread_idx()} >> {s.threads_x.bit_length() - 1})"
-        src.assign("level", level)
+        src.assign("thread_y", level)
         src.assign("vectors", self._vectors())
         apart = f"({self.threads_x} - 1)" if kernel.shifted else self.threads_x
-        src.assign("vector", f"{index}({index}({index}(number) * {apart}) + {self.thread_x})")
+        src.assign("vector", f"{index}({index}({index}(strip_index) * {apart}) + {self.thread_x})")
         src.assign("in_bounds", "vector < vectors")
-        src.assign("rest", f"{index}(select(in_bounds, vector, {index}(vectors - 1)))")
-        rest, last = "rest", kernel.row_axes - 1
+        src.assign("clamped_vector", f"{index}(select(in_bounds, vector, {index}(vectors - 1)))")
+        rest, last = "clamped_vector", kernel.row_axes - 1
         for axis in range(last, 0, -1):
             size = f"{index}({self._lines() if axis == last else names.extent(axis)})"
             quotient = "row0" if axis == 1 else f"quotient{axis}"
@@ -73,7 +73,7 @@ class ColumnIndex:
             src.assign(f"row{axis}", f"{index}({rest} - {index}({quotient} * {size}))")
             rest = quotient
         if last == 0:
-            src.assign("row0", "rest")
+            src.assign("row0", "clamped_vector")
         if s.width > 1:
             src.assign(f"row{last}", f"{index}(row{last} * {s.width})")
         for k, operand in enumerate(kernel.operands):
@@ -134,7 +134,7 @@ class ColumnIndex:
         src, width = self.src, self.schedule.width
         (k,) = (k for k, operand in enumerate(self.kernel.operands) if operand.access == "shifted")
         size, row, extent, base = self.kernel.operands[k].dtype.itemsize, self.last_row, self.last_extent, self.bases[k]
-        column = f"int64(level) * {self.names.stride(k, self.kernel.axes - 1)} * {size}"
+        column = f"int64(thread_y) * {self.names.stride(k, self.kernel.axes - 1)} * {size}"
         src.assign("in_bounds", f"in_bounds & ({self.thread_x} < {self.threads_x} - 1) & ({row} < {extent})")
         src.assign("left", f"int32(select(in_bounds, min({extent} - {row}, {width}), 0))")
         src.assign("shift", f"int32((({base} + {column}) & {size * width - 1}) >> {size.bit_length() - 1})")
@@ -159,16 +159,16 @@ class ColumnIndex:
         own = [k for k, operand in enumerate(kernel.operands) if k not in rows and operand.base < 0]
         used = [k for k in own if not self._is_plain(k)]
         self.multi_axis.define(used, s.vectors, self.step)
-        first = f"{index}(part * {self.threads_y_times(s.vectors)}) + level" if s.is_split else "level"
+        first = f"{index}(split * {self.threads_y_times(s.vectors)}) + thread_y" if s.is_split else "thread_y"
         src.assign("start", f"{index}({first})")
         if s.resident:
             src.assign("column", "start")
             self.multi_axis.emit_offsets()
             return
         beyond = self.threads_y_times(s.vectors - 1)  # from a thread's first vector to its last
-        src.assign("whole", f"{index}(columns - {beyond})" if s.vectors > 1 else "columns")
+        src.assign("full_end", f"{index}(columns - {beyond})" if s.vectors > 1 else "columns")
         if s.is_split:
-            src.assign("stride", f"{index}({index}(parts) * {self.threads_y_times(s.vectors)})")
+            src.assign("stride", f"{index}({index}(splits) * {self.threads_y_times(s.vectors)})")
 
     def next_column(self) -> None:
         s = self.schedule

@@ -9,7 +9,7 @@ from ..peephole import rewritten
 from ..tile import Tile, TileIntrinsics, load_value, thread_idx
 from .schedule import ElementwiseSchedule
 
-ENDS = TileIntrinsics("ends")  # that checks each element
+ENDS = TileIntrinsics("partial_tile")  # that checks each element
 
 
 def emit_elementwise(kernel: KernelIR, schedule: ElementwiseSchedule) -> str:
@@ -29,18 +29,18 @@ def _emit_line(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     kernel, width, step, index = src.kernel, schedule.width, schedule.width * schedule.threads, src.kernel.index
     shape = {"width": width, "vectors": schedule.vectors, "step": step}
     src.bind("tile", Tile(**shape, checks="." * schedule.vectors))
-    src.bind("ends", Tile(**shape, checks=("t" if width > 1 else "v") * schedule.vectors))
+    src.bind("partial_tile", Tile(**shape, checks=("t" if width > 1 else "v") * schedule.vectors))
     begin = f"{index}({index}({src.block}) * {schedule.tile_vectors * width})"
     src.assign("n", f"{index}(n0)")
     src.assign("start", f"{index}({begin} + {index}({thread_idx()} * {width}))")
-    src.assign("whole", f"{index}(start + {(schedule.vectors - 1) * step + width}) <= n")
+    src.assign("full_tile", f"{index}(start + {(schedule.vectors - 1) * step + width}) <= n")
     _emit_loads(src, schedule)
     for position in kernel.positions:
         name = position.value.name
         src.assign(name, src.bind(f"at_{name}", TILE.positions(position.value.dtype.name))("start"))
     src.map_body("body", rewritten(kernel, kernel.phases[0]), schedule.width)
     values = [src.element(store.value) for store in kernel.phases[0].stores]
-    with src.if_else("whole") as branches:
+    with src.if_else("full_tile") as branches:
         for k, store in enumerate(kernel.phases[0].stores):
             _, stride = src.access(store.operand, schedule.width)
             for tile, suffix, branch in zip((TILE, ENDS), ("", "_end"), branches):
@@ -51,7 +51,7 @@ def _emit_line(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
 
 
 def _emit_loads(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
-    with src.if_else("whole") as branches:
+    with src.if_else("full_tile") as branches:
         for load in src.kernel.loads:
             name, pointer = load.value.name, src.names.pointer(load.operand)
             dtype = src.kernel.operands[load.operand].dtype

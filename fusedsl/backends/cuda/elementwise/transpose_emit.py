@@ -21,8 +21,8 @@ def emit_transpose(kernel: KernelIR, schedule: TransposeSchedule) -> str:
     writer.compute()
     writer.store()
     edge = schedule.edge
-    opening = header(kernel, f"a map; each block computes a patch of {edge} × {edge} elements", "")
-    return writer.src.text(opening, "Load a patch, turn what lies across it, compute, store.")
+    opening = header(kernel, f"a map with a transpose; each block computes a tile of {edge} × {edge} elements", "")
+    return writer.src.text(opening, "Load a tile, transpose it through shared memory, compute, store.")
 
 
 class TransposeEmitter:
@@ -54,14 +54,14 @@ class TransposeEmitter:
             else:
                 size = f"int32({size})"
             assign(f"count{axis}", size)
-            assign(f"rest{axis}", divide(rest, f"count{axis}", names.magic(place)))
-            assign(f"place{axis}", f"int64(int32({rest} - int32(rest{axis} * count{axis})))")
-            rest = f"rest{axis}"
-        assign(f"place{digits[0]}", f"int64({rest})")
+            assign(f"quotient{axis}", divide(rest, f"count{axis}", names.magic(place)))
+            assign(f"tile{axis}", f"int64(int32({rest} - int32(quotient{axis} * count{axis})))")
+            rest = f"quotient{axis}"
+        assign(f"tile{digits[0]}", f"int64({rest})")
         for axis in digits:
-            self.origin[axis] = f"place{axis}"
+            self.origin[axis] = f"tile{axis}"
         for name, axis in (("row", schedule.axis), ("column", self.last)):
-            assign(name, f"int64(place{axis} * {schedule.edge})")
+            assign(name, f"int64(tile{axis} * {schedule.edge})")
             left = f"int64({names.extent(axis)} - {name})"
             assign(f"{name}s", f"int32(minimum({left}, int64({schedule.edge})))")
             self.origin[axis] = name
@@ -87,7 +87,7 @@ class TransposeEmitter:
         self.src.assign(self._base(k), f"int64({pointer}{moved})")
 
     def _base(self, k: int) -> str:
-        return f"{self.src.names.operand(k)}_patch"
+        return f"{self.src.names.operand(k)}_tile"
 
     def _strides(self, k: int) -> list[str]:
         """The strides of an operand along the rows' axis and the columns'."""

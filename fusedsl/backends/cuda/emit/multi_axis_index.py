@@ -52,8 +52,8 @@ class MultiAxisIndex:
 
     def _define_place(self, vectors: int, step: Mapping[str, Any]) -> None:
         src, index, operands = self.src, self.index, self.operands
-        steps = src.bind("steps", Tile(width=1, vectors=vectors, **step, checks="." * vectors))
-        self.numbers = src.bind("numbers", steps.vectors_from())
+        steps = src.bind("vector_tile", Tile(width=1, vectors=vectors, **step, checks="." * vectors))
+        self.numbers = src.bind("vector_indices", steps.vectors_from())
         arguments, lines = self._coordinates()
         offsets = [self._offset(k) for k in operands]
         arguments += [name for _, names in offsets for name in names]
@@ -61,8 +61,8 @@ class MultiAxisIndex:
         results = [f"c{axis}" for axis in self.position_axes] + [self.offset(k) for k in operands]
         kinds = ", ".join(["int64" if name.startswith("m") and name[1:].isdigit() else index for name in arguments])
         decorator = steps.elementwise(f"{kinds} -> {', '.join([index] * len(results))}")
-        body = ['"""The offset in each operand of the vector of this number."""', *lines]
-        self.place = src.function(decorator, "place", arguments, [*body, f"return {', '.join(results)}"])
+        body = ['"""The element offset of a vector in each operand."""', *lines]
+        self.place = src.function(decorator, "vector_offsets", arguments, [*body, f"return {', '.join(results)}"])
         self.arguments = arguments[1:]
 
     def _count(self) -> None:
@@ -70,8 +70,8 @@ class MultiAxisIndex:
         src, index, shift = self.src, self.index, self.width.bit_length() - 1
         extent = src.names.extent(self.axes[-1])
         lines = f"{index}({index}({extent} + {self.width - 1}) >> {shift})" if shift else f"{index}({extent})"
-        src.code.append(f"lines = {lines}  # vectors along the last axis")
-        product = "lines"
+        src.code.append(f"row_vectors = {lines}  # vectors along the last axis")
+        product = "row_vectors"
         for axis in self.axes[:-1]:
             product = f"{index}({product} * {index}({src.names.extent(axis)}))"
         src.code.append(f"{self.count} = {product}")
@@ -81,7 +81,7 @@ class MultiAxisIndex:
         index, names, last = self.index, self.src.names, self.axes[-1]
         arguments, lines, rest = ["vector"], [], "vector"
         for axis in reversed(self.axes[1:]):
-            size = "lines" if axis == last else names.extent(axis)
+            size = "row_vectors" if axis == last else names.extent(axis)
             arguments += [size, names.magic(axis)]
             lines.append(f"q{axis} = {divide(rest, size, names.magic(axis))}")
             lines.append(f"c{axis} = {index}({rest} - {index}(q{axis} * {size}))")

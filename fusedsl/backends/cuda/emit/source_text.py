@@ -44,7 +44,7 @@ def reduction_source(use: Reduction, name: str) -> list[str]:
     """The combine and identity functions of a reduction, and the ReduceOp made of them."""
     lines = ["", "", f"def identity_{name}():", *indented([f"return {', '.join(use.identity)}"])]
     given = []
-    for stem, body in (("merging", use.combine), ("following", use.combine_in_order)):
+    for stem, body in (("combine", use.combine), ("combine_in_order", use.combine_in_order)):
         if body is not None:
             results = ", ".join(v.name for v in body.results)
             lines += ["", "", f"def {stem}_{name}({', '.join(v.name for v in body.args)}):"]

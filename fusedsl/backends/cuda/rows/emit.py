@@ -21,17 +21,17 @@ from .schedule import RowSchedule
 def emit_rows(kernel: KernelIR, schedule: RowSchedule) -> str:
     """The generated file of a row kernel."""
     where = "in registers" if schedule.resident else "in shared memory" if schedule.smem else "that they loop over"
-    team = f"{schedule.threads} thread{'s' if schedule.threads > 1 else ''}"
-    team = "a line of threads" if schedule.max_threads else team
+    group = f"{schedule.threads} thread{'s' if schedule.threads > 1 else ''}"
+    group = "a line of threads" if schedule.max_threads else group
     shared = f"{schedule.rows} rows a block" if schedule.cluster == 1 else f"in each of {schedule.cluster} blocks"
     shared = "each of a block" if schedule.max_threads else shared
-    opening = header(kernel, f"a row kernel; {team} to a row {where}, {shared}", "")
+    opening = header(kernel, f"a row kernel; {group} to a row {where}, {shared}", "")
     recomputed = with_recomputed_values(kernel) if schedule.rematerialize else kernel
     assert recomputed is not None
     hoisted, gathers = hoist_gathers(recomputed)
     src = SourceBuilder(hoisted)
     PhaseEmitter(src, GroupRow(src, schedule, EarlyGathers(gathers))).emit()
-    return src.text(opening, "A row for each team of threads.")
+    return src.text(opening, "One row per thread group.")
 
 
 class GroupRow:

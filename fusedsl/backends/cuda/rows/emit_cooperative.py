@@ -33,7 +33,9 @@ def emit_cooperative(kernel: KernelIR, schedule: CooperativeSchedule) -> str:
     description = f"a row kernel; blocks of {schedule.threads} threads loop over a row together and {how}"
     src = SourceBuilder(kernel)
     PhaseEmitter(src, CooperativeRow(src, schedule)).emit()
-    return src.text(header(kernel, description, ""), "Each block takes every so many tiles of a row.")
+    return src.text(
+        header(kernel, description, ""), "Several blocks share a row, tile by tile, and combine their partial states."
+    )
 
 
 class CooperativeRow:
@@ -54,22 +56,22 @@ class CooperativeRow:
         self.elements.define()
         src.read_scalars()
         self.index.find_block(f"int32({fixed})" if fixed else udiv(grid_dim(), "int32(count)"))
-        src.assign("number", f"{index}(row_group)" if fixed else "row_group")
+        src.assign("row_index", f"{index}(row_group)" if fixed else "row_group")
         if fixed:
             src.assign("row_groups", udiv(grid_dim(), "blocks_per_row"))
-            src.assign("turn", "int32(0)")
-        with src.while_("number < count" if fixed else ""):
+            src.assign("iteration", "int32(0)")
+        with src.while_("row_index < count" if fixed else ""):
             self._find_tiles()
             yield
             if fixed:
-                src.assign("number", f"{index}(number + row_groups)")
-                src.assign("turn", "int32(turn + 1)")
+                src.assign("row_index", f"{index}(row_index + row_groups)")
+                src.assign("iteration", "int32(iteration + 1)")
         if self.schedule.grid_sync:
             src.emit(grid_barrier_reset("semaphores", "row_group * 2", "blocks_per_row"))
 
     def _find_tiles(self) -> None:
         index, tile = self.index.index, self.index.stride
-        self.index.find_row("number")
+        self.index.find_row("row_index")
         self.index.find_columns()
         self.src.assign("start", f"{index}(start + {index}(block_in_row) * {tile})")
         self.src.assign("stride", f"{index}({index}(blocks_per_row) * {tile})")
@@ -85,31 +87,31 @@ class CooperativeRow:
             return
         src, size, loads = self.src, record_bytes(self.src.kernel), []
         rows = f"{self.exchange} * int64(count) + " if self.exchange else ""
-        src.assign("records", f"workspace + ({rows}int64(number)) * blocks_per_row * {size}")
+        src.assign("partials", f"workspace + ({rows}int64(row_index)) * blocks_per_row * {size}")
         begin = 0
         for use in phase.folds:
             intrinsics, state = emitter.reduction(use), use.accumulators[0].name
             store = src.bind(f"store_partial_{state}", store_partial(intrinsics.op, begin), src.functions)
             loads.append(src.bind(f"load_partial_{state}", load_partial(intrinsics.op, begin), src.functions))
-            src.emit(store(f"records + block_in_row * {size}", intrinsics.all_reduce(accumulator_name(use))))
+            src.emit(store(f"partials + block_in_row * {size}", intrinsics.all_reduce(accumulator_name(use))))
             begin += ALIGNMENT * len(use.accumulators)
         self._wait()
         for use, load in zip(phase.folds, loads):
             intrinsics, accumulator = emitter.reduction(use), accumulator_name(use)
             src.assign(accumulator, intrinsics.initial())
-            src.assign("other", thread_idx())
-            with src.while_("other < blocks_per_row"):
-                src.assign(accumulator, intrinsics.merge(accumulator, load(f"records + other * {size}")))
-                src.assign("other", f"int32(other + {self.schedule.threads})")
+            src.assign("partial", thread_idx())
+            with src.while_("partial < blocks_per_row"):
+                src.assign(accumulator, intrinsics.merge(accumulator, load(f"partials + partial * {size}")))
+                src.assign("partial", f"int32(partial + {self.schedule.threads})")
             src.unpack(use, intrinsics.all_reduce(accumulator))
         self.exchange += 1
 
     def _wait(self) -> None:
         """Wait until all blocks of the row have stored their states; or end, but for the last of them."""
         if self.schedule.grid_sync:
-            before = f"turn * {exchange_count(self.src.kernel)} + " if self.schedule.fixed_blocks else ""
-            self.src.assign("met", f"int32(({before}{self.exchange + 1}) * blocks_per_row)")
-            self.src.emit(grid_barrier_wait("semaphores", "row_group * 2", "met"))
+            before = f"iteration * {exchange_count(self.src.kernel)} + " if self.schedule.fixed_blocks else ""
+            self.src.assign("arrivals", f"int32(({before}{self.exchange + 1}) * blocks_per_row)")
+            self.src.emit(grid_barrier_wait("semaphores", "row_group * 2", "arrivals"))
         else:
             with self.src.if_(f"not {is_last_block('semaphores', 'row_group', 'blocks_per_row')}"):
                 self.src.emit("return")

@@ -123,7 +123,7 @@ class RowElements:
     def tiles_ahead(self, phase: Phase, more: str, coming: str, advance: str) -> Iterator[None]:
         """A loop over tiles while `more` holds: a tile is loaded while the one before it is worked on.
 
-        The first one is at `column`, the next one of each is at `coming`; `at` takes the value of `advance`.
+        The first one is at `column`, the next one of each at `coming`; `advance` is the next value of tile_offset.
         """
         src, index = self.src, self.index.index
         loads = [load for load in self.kernel.element_loads if load.value in phase.reads]
@@ -131,14 +131,14 @@ class RowElements:
             src.ready.add(load.value.name)
             self.load(load)
         with src.while_(more):
-            src.assign("coming", f"{index}({coming})")
+            src.assign("next_column", f"{index}({coming})")
             for load in loads:
-                src.assign(f"{load.value.name}_next", self.load_from(load, "coming"))
+                src.assign(f"{load.value.name}_next", self.load_from(load, "next_column"))
             yield
             for load in loads:
                 src.assign(load.value.name, f"{load.value.name}_next")
-            src.assign("column", "coming")
-            src.assign("at", f"{index}({advance})")
+            src.assign("column", "next_column")
+            src.assign("tile_offset", f"{index}({advance})")
 
     def _load_call(self, load: Load, tile: TileIntrinsics, name: str, column: str) -> str:
         """The call of a load that is bound to this name; misaligned vectors are shifted out of aligned ones."""

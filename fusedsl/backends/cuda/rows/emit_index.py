@@ -113,19 +113,19 @@ class RowIndex:
         """
         src, s = self.src, self.schedule
         src.assign("rows", self.count_rows())
-        block = tile_row("number", "tiles") if s.decoupled_lookback else src.block
+        block = tile_row("tile_index", "tiles") if s.decoupled_lookback else src.block
         if s.rows_across_lanes:
-            src.assign("number", f"{block} * {s.rows} + ({thread_idx()} & {WARP - 1})")
+            src.assign("row_index", f"{block} * {s.rows} + ({thread_idx()} & {WARP - 1})")
         elif s.max_threads:
-            src.assign("number", f"{block} * {block_dim_y()} + {thread_idx_y()}")
+            src.assign("row_index", f"{block} * {block_dim_y()} + {thread_idx_y()}")
         elif s.rows > 1:
-            src.assign("number", f"{block} * {s.rows} + ({thread_idx()} >> {s.threads.bit_length() - 1})")
+            src.assign("row_index", f"{block} * {s.rows} + ({thread_idx()} >> {s.threads.bit_length() - 1})")
         else:
             shifted = number or (f"{block} >> {s.cluster.bit_length() - 1}" if s.cluster > 1 else block)
             self.begin_row(shifted if self.row == "row0" else f"{self.index}({shifted})")
             return
-        src.assign("in_bounds", "number < rows")
-        self.begin_row(f"{self.index}(select(in_bounds, number, rows - 1))")
+        src.assign("in_bounds", "row_index < rows")
+        self.begin_row(f"{self.index}(select(in_bounds, row_index, rows - 1))")
 
     def begin_row(self, number: str) -> None:
         """The row of this number, and where it begins in all operands."""
@@ -192,12 +192,14 @@ class RowIndex:
         src.assign("head", f"{index}(-skew & {width - 1})  # elements before the first whole vector")
         if not self.schedule.full_vectors:  # a row may end before its first whole vector
             src.assign("head", f"{index}(minimum(head, columns))")
-        src.assign("whole", f"{index}((columns - head) & {-width})  # columns of whole vectors, behind the head")
+        src.assign(
+            "vector_columns", f"{index}((columns - head) & {-width})  # columns of whole vectors, behind the head"
+        )
         src.assign("start", f"{index}(head + thread_in_row * {width})")
-        src.assign("limit", f"{index}(head + whole)")
+        src.assign("limit", f"{index}(head + vector_columns)")
         for k in range(count):
             place = f"(thread_in_row + {block_dim_x()} * {k})" if k else "thread_in_row"
-            src.assign(f"edge_{k}", f"{index}(select({place} < head, {place}, {place} + whole))")
+            src.assign(f"edge_{k}", f"{index}(select({place} < head, {place}, {place} + vector_columns))")
         src.assign("edge", f"({', '.join(f'edge_{k}' for k in range(count))},)")
 
     def _find_scattered_columns(self) -> None:

@@ -76,11 +76,11 @@ class RowLoops:
         reach, span = f"columns + {skew}" if skew else "columns", s.tile_elements
         shift = span.bit_length() - 1
         self.elements.scans.begin(phase)
-        src.assign("at", f"{index}((({reach} - 1) >> {shift}) << {shift})" if backwards else f"{index}(0)")
-        src.assign("column", f"{index}(start + at)")
-        more = "at >= 0" if backwards else f"at < {reach}"
-        coming = f"select(at >= {span}, column - {span}, columns)" if backwards else f"column + {span}"
-        with self.elements.tiles_ahead(phase, more, coming, f"at {'-' if backwards else '+'} {span}"):
+        src.assign("tile_offset", f"{index}((({reach} - 1) >> {shift}) << {shift})" if backwards else f"{index}(0)")
+        src.assign("column", f"{index}(start + tile_offset)")
+        more = "tile_offset >= 0" if backwards else f"tile_offset < {reach}"
+        coming = f"select(tile_offset >= {span}, column - {span}, columns)" if backwards else f"column + {span}"
+        with self.elements.tiles_ahead(phase, more, coming, f"tile_offset {'-' if backwards else '+'} {span}"):
             yield
 
     def _prefetched(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
@@ -97,13 +97,13 @@ class RowLoops:
         with src.while_("column < columns"):
             for load in loads:
                 src.assign(load.value.name, f"{load.value.name}_next")
-            src.assign("following", f"{index}({following if backwards else f'column + {stride}'})")
+            src.assign("next_column", f"{index}({following if backwards else f'column + {stride}'})")
             for load in loads:
-                src.assign(f"{load.value.name}_next", self.elements.load_from(load, "following"))
+                src.assign(f"{load.value.name}_next", self.elements.load_from(load, "next_column"))
             with src.local_values():
                 src.ready |= {load.value.name for load in loads}
                 self._checked_or_full(lambda: emitter.tile(number, phase))
-            src.assign("column", "following")
+            src.assign("column", "next_column")
 
     # Rows in shared memory.
 

@@ -19,12 +19,12 @@ from .persistent_cluster import PersistentClusterSchedule, prefetched_loads, sme
 
 def emit_persistent(kernel: KernelIR, schedule: PersistentClusterSchedule) -> str:
     """The generated file of a row kernel whose clusters stay."""
-    team = f"{schedule.threads} threads in each of {schedule.cluster} blocks"
-    description = f"a row kernel; {team} to a row in registers, one after the other, {schedule.rows} rows at once"
+    group = f"{schedule.threads} threads in each of {schedule.cluster} blocks"
+    description = f"a row kernel; {group} to a row in registers, one after the other, {schedule.rows} rows at once"
     hoisted, gathers = hoist_gathers(kernel)
     src = SourceBuilder(hoisted)
     PhaseEmitter(src, PersistentRows(src, schedule, EarlyGathers(gathers))).emit()
-    return src.text(header(kernel, description, ""), "Rows for each team of threads, until all are done.")
+    return src.text(header(kernel, description, ""), "Persistent blocks: each thread group loops over rows.")
 
 
 class PersistentRows:
@@ -40,7 +40,7 @@ class PersistentRows:
         self.cluster_reductions = 0  # so far
         if schedule.prefetch_rest:  # once the rest is worked on, the next row's takes its place
             self.elements.epilogue.rest_first = schedule.prefetch_vectors
-            self.elements.epilogue.before = lambda first: None if first else self._load_rest_of("following")
+            self.elements.epilogue.before = lambda first: None if first else self._load_rest_of("next_row")
 
     @contextmanager
     def rows(self, emitter: PhaseEmitter) -> Iterator[None]:
@@ -51,28 +51,28 @@ class PersistentRows:
         src.read_scalars()
         src.assign("rows", self.index.count_rows())
         group = f"({thread_idx()} >> {s.threads.bit_length() - 1})"
-        src.assign("number", f"{index}(({block_idx()} >> {cluster}) * {s.rows} + {group})")
-        src.assign("further", f"{index}(({grid_dim()} >> {cluster}) * {s.rows})")
+        src.assign("row_index", f"{index}(({block_idx()} >> {cluster}) * {s.rows} + {group})")
+        src.assign("row_stride", f"{index}(({grid_dim()} >> {cluster}) * {s.rows})")
         self.index.find_columns()
         src.assign("smem", smem_base())
         with src.collected() as copies:
             offset = self._copy_shared_operands()
         self._define_prefetch(offset)
-        self._prefetch("number")
+        self._prefetch("row_index")
         src.emit(*copies)
         if s.prefetch_rest:
-            self._load_rest_of("number")
+            self._load_rest_of("row_index")
         src.emit(cp_async_wait_all(), barrier(), cluster_wait())
-        src.assign("turn", "int32(0)")
-        with src.while_("number < rows"):
-            self.index.begin_row("number")
+        src.assign("iteration", "int32(0)")
+        with src.while_("row_index < rows"):
+            self.index.begin_row("row_index")
             self.elements.early.begin(emitter)
             self._take_row()
-            src.assign("following", f"{index}(number + further)")
-            self._prefetch("following")
+            src.assign("next_row", f"{index}(row_index + row_stride)")
+            self._prefetch("next_row")
             yield
-            src.assign("number", "following")
-            src.assign("turn", "int32(turn + 1)")
+            src.assign("row_index", "next_row")
+            src.assign("iteration", "int32(iteration + 1)")
 
     def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         for name in self.elements.smem_offsets:  # from shared memory to each phase anew, instead of in registers
@@ -84,7 +84,7 @@ class PersistentRows:
     def _all_reduce(self, intrinsics: ReductionIntrinsics, state: str) -> str:
         """The call that combines the states of a row's threads."""
         self.cluster_reductions += 1
-        return intrinsics.all_reduce(self.cluster_reductions - 1, "turn", state)
+        return intrinsics.all_reduce(self.cluster_reductions - 1, "iteration", state)
 
     def _copy_shared_operands(self) -> int:
         """Copy what all rows read to shared memory, once for all groups of a block; the bytes there."""

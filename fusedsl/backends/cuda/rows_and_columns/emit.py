@@ -29,8 +29,8 @@ from .emit_elements import MixedElements, reduction_key
 from .schedule import LINE, MixedReductionSchedule, smem_row_layout, state_layout
 
 NEXT_ROW = "_next"  # suffix of names of the next row
-PREFETCH_ROW = "_far"  # suffix of names of the row that is prefetched
-LINES = TileIntrinsics("lines")  # of states, padded to whole vectors
+PREFETCH_ROW = "_prefetch"  # suffix of names of the row that is prefetched
+LINES = TileIntrinsics("state_tile")  # of states, padded to whole vectors
 ROW_GROUPS = RowGroupsIntrinsics("row_groups")
 
 
@@ -39,7 +39,9 @@ def emit_rows_and_columns(kernel: MixedReductionKernel, schedule: MixedReduction
     what = f"rows and columns; {schedule.threads} threads to a row, {schedule.row_groups} rows at a time in a block"
     src = SourceBuilder(kernel)
     PhaseEmitter(src, MixedRows(src, schedule, kernel.column_epilogue)).emit()
-    return src.text(header(kernel, what, ""), "Walk over the rows, then join what the columns came to.")
+    return src.text(
+        header(kernel, what, ""), "Row groups loop over rows; then the blocks combine the states of columns."
+    )
 
 
 class MixedRows:
@@ -83,7 +85,7 @@ class MixedRows:
         if phase.folds:
             states = ", ".join(self.elements.reduce(use, self.reductions[reduction_key(use)]) for use in phase.folds)
             names = [value.name for use in phase.folds for value in use.accumulators]
-            src.assign(", ".join(names), f"all_reduce_{number}(turn, {states})")
+            src.assign(", ".join(names), f"all_reduce_{number}(parity, {states})")
             src.ready |= set(names)
         emitter.store_elements(number, phase)
 
@@ -104,7 +106,7 @@ class MixedRows:
             src.bind(f"copy_async_{name}", ring.copy_async())
             src.bind(f"load_{name}", ring.load())
         if s.prefetched:
-            src.bind("wait_for_row", wait_group(s.stages - 2))
+            src.bind("wait_stage", wait_group(s.stages - 2))
         for number, phase in enumerate(self.kernel.phases):
             for use in phase.folds:
                 self.reductions[reduction_key(use)] = self.elements.define_reduction(use, reduction_key(use))
@@ -148,21 +150,21 @@ class MixedRows:
         if s.prefetched:
             src.assign("first_stage", dynamic_smem_base())
             for stage in range(s.stages - 1):
-                src.assign("far", f"{self.index}(row + {stage} * stride)" if stage else "row")
+                src.assign("prefetch_row", f"{self.index}(row + {stage} * stride)" if stage else "row")
                 self._prefetch(f"int32(first_stage + {stage * self.stage_bytes})" if stage else "first_stage")
             src.assign("stage", "first_stage")
-            src.assign("free", f"int32(first_stage + {(s.stages - 1) * self.stage_bytes})")
+            src.assign("write_stage", f"int32(first_stage + {(s.stages - 1) * self.stage_bytes})")
         if self.elements.carried:
             src.assign("next_row", f"{self.index}(select(row < rows, row, 0))")
             self._carry()
         if self.has_folds:
-            src.assign("turn", "int32(0)")
+            src.assign("parity", "int32(0)")
 
     def _prefetch(self, stage: str) -> None:
-        """Begin the copies of row `far` into a stage, and send them off."""
+        """Begin the copies of row `prefetch_row` into a stage, as one group."""
         operands = list(dict.fromkeys(load.operand for load in self.elements.prefetched))
-        with self.src.if_("far < rows"):
-            self.elements.find_row("far", PREFETCH_ROW, operands)
+        with self.src.if_("prefetch_row < rows"):
+            self.elements.find_row("prefetch_row", PREFETCH_ROW, operands)
             for k in operands:
                 base = self.elements.base(k, PREFETCH_ROW)
                 self.src.emit(f"copy_async_{self.src.names.operand(k)}({base}, start, columns, {stage})")
@@ -177,27 +179,27 @@ class MixedRows:
     def _begin_row(self) -> None:
         s, src = self.schedule, self.src
         if s.prefetched:
-            src.emit("wait_for_row()")
-            src.assign("far", f"{self.index}(row + {s.stages - 1} * stride)")
-            self._prefetch("free")
+            src.emit("wait_stage()")
+            src.assign("prefetch_row", f"{self.index}(row + {s.stages - 1} * stride)")
+            self._prefetch("write_stage")
         stores = [store.operand for phase in self.kernel.phases for store in phase.stores + phase.row_stores]
         self.elements.find_row("row", "", list(dict.fromkeys(stores)))
-        src.assign("after", f"{self.index}(row + stride)")
+        src.assign("following_row", f"{self.index}(row + stride)")
         if self.elements.carried:
             for load in self.elements.carried:
                 src.assign(load.value.name, f"{load.value.name}{NEXT_ROW}")
-            src.assign("next_row", f"{self.index}(select(after < rows, after, row))")
+            src.assign("next_row", f"{self.index}(select(following_row < rows, following_row, row))")
             self._carry()
 
     def _end_row(self) -> None:
         s, src = self.schedule, self.src
         if self.has_folds:
-            src.assign("turn", "int32(1 - turn)")
+            src.assign("parity", "int32(1 - parity)")
         if s.prefetched:
             last = f"first_stage + {(s.stages - 1) * self.stage_bytes}"
-            src.assign("free", "stage")
+            src.assign("write_stage", "stage")
             src.assign("stage", f"int32(select(stage == {last}, first_stage, stage + {self.stage_bytes}))")
-        src.assign("row", "after")
+        src.assign("row", "following_row")
 
     # Columns.
 
@@ -207,12 +209,12 @@ class MixedRows:
         for use in self.kernel.column_reductions:
             states = ", ".join(_accumulators(use))
             src.assign(states, f"reduce_block_{reduction_key(use)}({states})")
-        src.assign("line", f"int64((columns + {LINE - 1}) // {LINE} * {LINE})")
+        src.assign("padded_columns", f"int64((columns + {LINE - 1}) // {LINE} * {LINE})")
         for name, dtype in state_layout(self.kernel):
-            place = f" + int64({grid_dim()}) * line * {offset}" if offset else ""
-            src.assign(f"{name}_lines", f"workspace{place}")
-            own = f"{name}_lines + int64({block_idx()}) * line * {dtype.itemsize}"
-            lines.append(f"store_partial_{name}({own}, start, {name}_accumulator, start, {self.index}(line))")
+            place = f" + int64({grid_dim()}) * padded_columns * {offset}" if offset else ""
+            src.assign(f"{name}_partials", f"workspace{place}")
+            own = f"{name}_partials + int64({block_idx()}) * padded_columns * {dtype.itemsize}"
+            lines.append(f"store_partial_{name}({own}, start, {name}_accumulator, start, {self.index}(padded_columns))")
             offset += dtype.itemsize
         with src.if_("row_group == 0"):
             src.emit(*lines)
@@ -221,10 +223,10 @@ class MixedRows:
     def _finish(self, emitter: PhaseEmitter, fixed: set[str]) -> None:
         """Each block takes strips of columns, merges what all blocks left, and stores the results."""
         src, states = self.src, [value.name for use in self.kernel.column_reductions for value in use.accumulators]
-        lines = ", ".join(f"{name}_lines" for name in states)
+        lines = ", ".join(f"{name}_partials" for name in states)
         src.assign("strip", f"{self.index}({block_idx()} * {LINE})")
         with src.while_("strip < columns"):
-            src.assign(", ".join(states), f"all_blocks({lines}, int32(strip), line, {grid_dim()})")
+            src.assign(", ".join(states), f"all_blocks({lines}, int32(strip), padded_columns, {grid_dim()})")
             src.assign("in_bounds", f"({thread_idx()} < {LINE}) & (strip + {thread_idx()} < columns)")
             src.assign("column", f"{self.index}(select(in_bounds, strip + {thread_idx()}, 0))")
             src.ready = {*fixed, *states}

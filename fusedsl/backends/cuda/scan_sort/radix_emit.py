@@ -28,18 +28,16 @@ from .radix_schedule import (
 from .sort_emit import RowSort
 from .sort_method import sort_of
 
-ROW = ("room", "padded", "half", "moves")  # where the words of a row are, and whether they have moved
+ROW = ("row_words", "padded_columns", "buffer", "moves")  # where the words of a row are, and whether they have moved
 
 
 def emit_radix_sort(kernel: KernelIR, schedule: RadixSortSchedule) -> str:
     """The generated file of a kernel whose rows are sorted digit by digit."""
-    description = (
-        f"a radix sort; blocks of {schedule.threads} threads share a row and meet after each count and scatter"
-    )
+    description = f"a radix sort; blocks of {schedule.threads} threads share a row, with a barrier after each pass"
     one_by_one = tuple(replace(operand, access="element") for operand in kernel.operands)  # aligned or not
     src = SourceBuilder(replace(kernel, operands=one_by_one))
     PhaseEmitter(src, RadixRow(src, schedule)).emit()
-    return src.text(header(kernel, description, ""), "Each block has a share of a row.")
+    return src.text(header(kernel, description, ""), "Blocks share a row: count and scatter one digit per pass.")
 
 
 class RankedRow(RowSort):
@@ -48,7 +46,7 @@ class RankedRow(RowSort):
     def emit(self, phase: Phase, column: str) -> None:
         if phase.sort is not None:
             value = self.src.element(phase.sort.key.name)
-            self.src.emit(self.functions["store_row_words"]("room", value, column, "columns"))
+            self.src.emit(self.functions["store_row_words"]("row_words", value, column, "columns"))
 
     def define(self, sort: Sort, items: int) -> None:
         """The intrinsics of the sort."""
@@ -56,8 +54,8 @@ class RankedRow(RowSort):
         src.functions += ["", ""]
         makes = radix_sorter(sort.key.dtype.name, sort.descending, items, sort.has_positions)
         sorter = src.bind("sorter", makes, src.functions)
-        self._bind(store_row_words=store_words(sorter, TILE), count_share=count_digits(sorter))
-        self._bind(scatter_share=scatter_digits(sorter))
+        self._bind(store_row_words=store_words(sorter, TILE), count_chunk=count_digits(sorter))
+        self._bind(scatter_chunk=scatter_digits(sorter))
         for part, value in (("values", sort.values), ("positions", sort.positions)):
             if value is not None:
                 self._bind(**{f"ranked_{part}": ranked(sorter, part, READ_AHEAD)})
@@ -113,34 +111,36 @@ class RadixRow:
         src.read_scalars()
         self.index.find_block(f"int32(max({udiv(grid_dim(), 'int32(count)')}, 1))")
         src.assign("row_groups", f"int32({udiv(grid_dim(), 'blocks_per_row')})")
-        src.assign("number", f"{index}(row_group)")
-        src.assign("met", "int32(0)")
-        with src.while_("number < count"):
-            self.index.find_row("number")
+        src.assign("row_index", f"{index}(row_group)")
+        src.assign("arrivals", "int32(0)")
+        with src.while_("row_index < count"):
+            self.index.find_row("row_index")
             self.index.find_columns()
             self._find_room(sort)
             yield
             self._grid_barrier()
-            src.assign("number", f"{index}(number + row_groups)")
+            src.assign("row_index", f"{index}(row_index + row_groups)")
         with src.if_("row_group < count"):
             src.emit(grid_barrier_reset("semaphores", "row_group * 2", "blocks_per_row"))
 
     def _find_room(self, sort: Sort) -> None:
-        """Where the row's words and the counts of its blocks are; the block's share of the row."""
+        """Where the row's words and the counts of its blocks are; the block's chunk of the row."""
         src, shift = self.src, self.schedule.tile.bit_length() - 1
         size = 2 * (word_bytes(sort) + 4 * sort.has_positions)
-        src.assign("padded", f"int64((columns + {PADDING - 1}) & {-PADDING})")
-        src.assign("room", f"workspace + int64({grid_dim()}) * {BINS_BYTES} + int64(row_group) * padded * {size}")
+        src.assign("padded_columns", f"int64((columns + {PADDING - 1}) & {-PADDING})")
+        src.assign(
+            "row_words", f"workspace + int64({grid_dim()}) * {BINS_BYTES} + int64(row_group) * padded_columns * {size}"
+        )
         src.assign("counts", f"workspace + int64(row_group * blocks_per_row) * {BINS_BYTES}")
         src.assign("tiles", f"int32((columns + {self.schedule.tile - 1}) >> {shift})")
-        src.assign("share", f"int32({udiv('int32(tiles + blocks_per_row - 1)', 'blocks_per_row')} << {shift})")
-        src.assign("first", "int32(min(int64(block_in_row) * int64(share), int64(columns)))")
-        src.assign("last", "int32(min(int64(first) + int64(share), int64(columns)))")
+        src.assign("chunk", f"int32({udiv('int32(tiles + blocks_per_row - 1)', 'blocks_per_row')} << {shift})")
+        src.assign("first", "int32(min(int64(block_in_row) * int64(chunk), int64(columns)))")
+        src.assign("last", "int32(min(int64(first) + int64(chunk), int64(columns)))")
 
     def _grid_barrier(self) -> None:
         """Wait for the other blocks of the row."""
-        self.src.assign("met", "int32(met + blocks_per_row)")
-        self.src.emit(grid_barrier_wait("semaphores", "row_group * 2", "met"))
+        self.src.assign("arrivals", "int32(arrivals + blocks_per_row)")
+        self.src.emit(grid_barrier_wait("semaphores", "row_group * 2", "arrivals"))
 
     def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         if phase.ranks:
@@ -162,17 +162,17 @@ class RadixRow:
             src.assign("column", f"{index}(column + {index}(blocks_per_row) * {tile})")
 
     def _sort(self, sort: Sort) -> None:
-        """The passes: a block counts the digits of its share, all meet, and it scatters the share."""
+        """The passes: a block counts the digits of its chunk, waits for all blocks, and scatters the chunk."""
         src, functions = self.src, self.sort.functions
         self._grid_barrier()
-        src.emit("half = int32(0)", "moves = int32(0)", "turn = int32(0)")
-        with src.while_(f"turn < {passes(sort)}"):
+        src.emit("buffer = int32(0)", "moves = int32(0)", "digit = int32(0)")
+        with src.while_(f"digit < {passes(sort)}"):
             own = f"counts + int64(block_in_row) * {BINS_BYTES}"
-            src.emit(functions["count_share"]("room", "padded", "half", "turn", "first", "last", own))
+            src.emit(functions["count_chunk"]("row_words", "padded_columns", "buffer", "digit", "first", "last", own))
             self._grid_barrier()
-            share = ("columns", "turn", "first", "last", "counts", "block_in_row", "blocks_per_row")
-            src.assign("moved", functions["scatter_share"]("room", "padded", "half", "moves", *share))
+            share = ("columns", "digit", "first", "last", "counts", "block_in_row", "blocks_per_row")
+            src.assign("moved", functions["scatter_chunk"]("row_words", "padded_columns", "buffer", "moves", *share))
             self._grid_barrier()
-            src.assign("half", "int32(half ^ moved)")
+            src.assign("buffer", "int32(buffer ^ moved)")
             src.assign("moves", "int32(moves + moved)")
-            src.assign("turn", "int32(turn + 1)")
+            src.assign("digit", "int32(digit + 1)")

@@ -85,7 +85,7 @@ class RowScans:
         op = src.reduce_op(use, name)
         made = scan_with_lookback(TILE, THREAD_GROUP, op, **direction_of(use))
         scan = src.bind(f"scan_{name}", made, src.functions)
-        where = ("semaphores", f"offset_{uses.index(use)}", self._row_number(), "turn", "tiles", "rows_tiles")
+        where = ("semaphores", f"offset_{uses.index(use)}", self._row_number(), "tile_in_row", "tiles", "rows_tiles")
         src.unpack(use, scan(*src.lifted(use), "column", "columns", *where))
 
     def _all_scans(self) -> list[ScanUse]:
@@ -100,12 +100,12 @@ class RowScans:
         extent, shift = self.src.names.extent(kernel.axes - 1), s.tile_elements.bit_length() - 1
         reach = max_misalignment(kernel, s.width) + s.tile_elements - 1
         self.src.assign("tiles", f"int32(({extent} + {reach}) >> {shift})")
-        self.src.assign("number", take_tile("semaphores"))
+        self.src.assign("tile_index", take_tile("semaphores"))
 
     def find_tile(self) -> str:
         """Where the block's tile is in its row, and where states are; the bytes of these."""
         src, row, index = self.src, self._row_number(), self.src.kernel.index
-        src.assign("turn", f"int32(number - {row} * tiles)")
+        src.assign("tile_in_row", f"int32(tile_index - {row} * tiles)")
         src.assign("rows_tiles", "int32(rows * tiles)")
         src.assign("groups", "int32(rows * ((tiles + 31) >> 5))")
         (phase,), place = src.kernel.phases, "0"
@@ -113,8 +113,8 @@ class RowScans:
             size = tile_state_bytes(use)
             src.assign(f"offset_{k}", f"int64({place})")
             place = f"offset_{k} + (int64(rows_tiles) + 2 * int64(groups)) * {size}"
-        turn = "(tiles - 1 - turn)" if self.backwards(phase) else "turn"
-        src.assign("column", f"{index}(start + {index}({turn}) * {self.schedule.tile_elements})")
+        tile = "(tiles - 1 - tile_in_row)" if self.backwards(phase) else "tile_in_row"
+        src.assign("column", f"{index}(start + {index}({tile}) * {self.schedule.tile_elements})")
         return place
 
     def finish_tile(self, place: str) -> None:

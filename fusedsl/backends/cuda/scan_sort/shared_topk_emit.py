@@ -26,7 +26,9 @@ def emit_shared_topk(kernel: KernelIR, schedule: SharedTopKSchedule) -> str:
     description = f"a top-k; blocks of {schedule.threads} threads share a row, and the last one merges what they found"
     src = SourceBuilder(kernel)
     PhaseEmitter(src, SharedTopKRow(src, schedule)).emit()
-    return src.text(header(kernel, description, ""), "Each block takes every so many tiles of a row.")
+    return src.text(
+        header(kernel, description, ""), "Several blocks share a row, tile by tile, and combine their partial states."
+    )
 
 
 class SharedTopKRow:
@@ -48,8 +50,8 @@ class SharedTopKRow:
         self.elements.define()
         src.read_scalars()
         self.index.find_block(udiv(grid_dim(), "int32(count)"))
-        src.assign("number", f"{index}(row_group)")
-        self.index.find_row("number")
+        src.assign("row_index", f"{index}(row_group)")
+        self.index.find_row("row_index")
         self.index.find_columns()
         yield
 
@@ -73,9 +75,9 @@ class SharedTopKRow:
         src.assign("begin", f"{index}({index}(block_in_row) * {span})")
         src.assign("stride", f"{index}({index}(blocks_per_row) * {span})")
         src.assign("column", f"{index}(start + begin)")
-        src.assign("at", f"{index}(0)")
-        more = f"begin + at < columns + {max_misalignment(self.src.kernel, self.schedule.width)}"
-        with self.elements.tiles_ahead(phase, more, "column + stride", "at + stride"):
+        src.assign("tile_offset", f"{index}(0)")
+        more = f"begin + tile_offset < columns + {max_misalignment(self.src.kernel, self.schedule.width)}"
+        with self.elements.tiles_ahead(phase, more, "column + stride", "tile_offset + stride"):
             yield
 
     def _merge(self, sort: Sort) -> None:
@@ -85,16 +87,16 @@ class SharedTopKRow:
         each = s.width * s.vectors
         codec = Named("codec")
         store = src.bind("store_best", store_run(codec, sort.count), src.functions)
-        load = src.bind("load_found", load_entries(codec, each, 1), src.functions)
+        load = src.bind("load_partials", load_entries(codec, each, 1), src.functions)
         src.emit(functions["flush_topk"]("buffer"))
-        src.assign("found", f"workspace + int64(row_group) * int64(blocks_per_row) * {size * (sort.count or 1)}")
-        src.emit(store("buffer", "found", f"int64(block_in_row) * {sort.count}"))
+        src.assign("partials", f"workspace + int64(row_group) * int64(blocks_per_row) * {size * (sort.count or 1)}")
+        src.emit(store("buffer", "partials", f"int64(block_in_row) * {sort.count}"))
         with src.if_(f"not {is_last_block('semaphores', 'row_group', 'blocks_per_row')}"):
             src.emit("return")
         src.assign("bound", functions["reset_topk"]("buffer"))
         src.assign("total", f"int64(blocks_per_row) * {sort.count}")
-        src.assign("taken", "int64(0)")
-        with src.while_("taken < total"):
-            src.assign("entries", load("found", "taken + int64(thread_in_row)", "total"))
-            src.assign("bound", functions["insert_topk"]("buffer", "entries", "bound", "taken == 0"))
-            src.assign("taken", f"int64(taken + {each * s.threads})")
+        src.assign("loaded", "int64(0)")
+        with src.while_("loaded < total"):
+            src.assign("entries", load("partials", "loaded + int64(thread_in_row)", "total"))
+            src.assign("bound", functions["insert_topk"]("buffer", "entries", "bound", "loaded == 0"))
+            src.assign("loaded", f"int64(loaded + {each * s.threads})")

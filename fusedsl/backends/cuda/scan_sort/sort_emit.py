@@ -129,10 +129,10 @@ class RowSort:
                 src.emit(functions["sort_entries"]("buffer", "entries"))
                 self._take(sort, "buffer")
             case "choose":
-                src.assign("bound", functions["insert_topk"]("buffer", "entries", "bound", "at == 0"))
+                src.assign("bound", functions["insert_topk"]("buffer", "entries", "bound", "tile_offset == 0"))
             case "merge":
                 src.emit(functions["sort_entries"]("buffer", "entries"))
-                src.emit(functions["store_sorted_run"]("buffer", "work", "at"))
+                src.emit(functions["store_sorted_run"]("buffer", "work", "tile_offset"))
 
     def end(self, phase: Phase) -> None:
         """What stands behind the loop that gathered an order."""
