@@ -25,6 +25,7 @@ from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 from ...ir.types import BOOL, DTYPES, DType
 from .interleave import interleave
 from .llvm_values import LLVMValue
+from .math import half
 from .processor import Processor, host
 from .vocabulary import OPERATORS, POINTER, Word
 
@@ -166,7 +167,7 @@ def machine(processor: Processor) -> llvm.TargetMachine:
     return target.create_target_machine(**cpu, opt=3, reloc="pic", codemodel="default")
 
 
-def lower(function, symbol: str) -> ir.Module:
+def lower(function, symbol: str, processor: Processor | None = None) -> ir.Module:
     """The LLVM module of one generated function, exported as C `void symbol(int64 *slots, int64 begin, int64 end)`."""
     scalar_typing, target = contexts()
     flags = Flags()
@@ -183,6 +184,7 @@ def lower(function, symbol: str) -> ir.Module:
     module.name = symbol
     interleave(module)
     export(module, next(f for f in module.functions if not f.is_declaration), symbol)
+    half.define(module, (processor or host()).converts_float16)
     return module
 
 
@@ -230,7 +232,7 @@ def object_code(functions: dict[str, object], processor: Processor) -> bytes:
     with global_compiler_lock:
         try:
             target = machine(processor)
-            modules = [lower(function, symbol) for symbol, function in functions.items()]
+            modules = [lower(function, symbol, processor) for symbol, function in functions.items()]
             return target.emit_object(optimise(modules, target))
         finally:
             callable_type.cache_clear()  # types of words that only this file has

@@ -45,9 +45,19 @@ class Processor:
         return f"{self.architecture}|{self.name}|{self.features}"
 
     @property
+    def available(self) -> set[str]:
+        """The features that its code may use, and the flags."""
+        return {f[1:] for f in self.features.split(",") if f.startswith("+")} | set(self.flags)
+
+    @property
+    def converts_float16(self) -> bool:
+        """Whether it has instructions that convert float16 from and to float32: of ARMv8, and of F16C on x86."""
+        return self.architecture == "aarch64" or "f16c" in self.available
+
+    @property
     def vectors(self) -> VectorRegisters:
         """Its vector registers."""
-        available = {f[1:] for f in self.features.split(",") if f.startswith("+")} | set(self.flags)
+        available = self.available
         if "avx512f" in available:
             return VectorRegisters(64, 32)
         if "avx" in available:

@@ -7,7 +7,7 @@ import pytest
 from compiled_on_cpu import compile_kernel
 from written import instructions
 
-from fusedsl.backends.cpu import schedule
+from fusedsl.backends.cpu import processor, schedule
 from fusedsl.ir.types import DTYPES, FLOAT32, FLOAT64, dtype, numpy_dtype
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
 from fusedsl.kernel_ir.parameter_layout import kernel_params
@@ -362,8 +362,11 @@ def test_integer_casts(d, tmp_path):
     np.testing.assert_array_equal(computed(tmp_path, "bool_(x_0)", x, result=DTYPES["bool"]), x != 0)
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16"])
-def test_narrow_floats_convert_exactly(name, tmp_path):
+@pytest.mark.parametrize("name, instructions", [("float16", True), ("float16", False), ("bfloat16", True)])
+def test_narrow_floats_convert_exactly(name, instructions, tmp_path, monkeypatch):
+    """Of float16 by instructions of the processor, and without them."""
+    if not instructions:
+        monkeypatch.setattr(processor.Processor, "converts_float16", False)
     narrow = numpy_dtype(dtype(name))
     words = np.arange(1 << 16, dtype=np.uint16).view(narrow)
     with np.errstate(invalid="ignore"):

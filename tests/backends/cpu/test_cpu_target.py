@@ -1,6 +1,7 @@
 """Hand-written kernels on the CPU target against NumPy: maps, rows, strips, split rows, their dtypes and strides."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -596,6 +597,18 @@ def test_float32_functions_vectorise(name, tmp_path):
     text = str(compiler.optimise([compiler.lower(namespace["kernel"], "kernel")]))
     assert "x float>" in text
     assert f"@{name}" not in text
+
+
+def test_float16_is_converted_by_vectors(tmp_path):
+    from fusedsl.backends.cpu import compiler, processor, vocabulary
+
+    case = mapped(tmp_path, ["y_0 = x_0 + float32(1.0)"], np.empty(9, np.float16), normal(9, dtype=np.float16))
+    source, arrays = backend.generate(case.kernel, "map")
+    namespace = {"__builtins__": {}, "range": range, **vocabulary.vocabulary(case.kernel, arrays)}
+    exec(source, namespace)
+    baseline = processor.BASELINES[processor.host().architecture]
+    lowered = compiler.lower(namespace["kernel"], "kernel", baseline)
+    assert re.search(r"load <\d+ x half>", str(compiler.optimise([lowered], compiler.machine(baseline))))
 
 
 BARE = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ....ir.types import BFLOAT16, FLOAT8_E4M3FN, FLOAT32, FLOAT64, INT32, UINT8, UINT16, UINT32, DType
 from ..llvm_values import LLVMValue, absolute, llvm_type, select
+from . import half
 
 
 def saturate(x: LLVMValue, d: DType) -> LLVMValue:
@@ -48,11 +49,7 @@ def unpack(word: LLVMValue, d: DType) -> LLVMValue:
         return unpack_byte(wide, d)
     if d is BFLOAT16:
         return (wide << 16).reinterpret(FLOAT32)
-    magnitude = (wide & 0x7FFF) << 13
-    scaled = magnitude.reinterpret(FLOAT32) * 2.0**112  # exponent 15 becomes 127; subnormals come out normal
-    special = (scaled.reinterpret(UINT32)) | 0x7F800000
-    value = select(magnitude >= (0x7C00 << 13), special, scaled.reinterpret(UINT32))
-    return (value | ((wide & 0x8000) << 16)).reinterpret(FLOAT32)
+    return half.extend(word)
 
 
 def pack(x: LLVMValue, d: DType) -> LLVMValue:
@@ -63,14 +60,7 @@ def pack(x: LLVMValue, d: DType) -> LLVMValue:
     if d is BFLOAT16:
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
         return select(x != x, (bits >> 16) | 0x40, rounded).to(UINT16)
-    magnitude = bits & 0x7FFFFFFF
-    normal = (magnitude + (0xFFF - (112 << 23)) + ((magnitude >> 13) & 1)) >> 13
-    # adding 0.5 leaves the multiples of 2^-24 in the low bits, rounded by the addition itself
-    subnormal = (absolute(x) + 0.5).reinterpret(UINT32) - 0x3F000000
-    value = select(magnitude < (113 << 23), subnormal, normal)
-    value = select(magnitude >= 0x477FF000, value.like(0x7C00), value)  # from 65520 up
-    value = select(x != x, ((magnitude >> 13) & 0x3FF) | 0x7E00, value)
-    return (value | ((bits >> 16) & 0x8000)).to(UINT16)
+    return half.truncate(x)
 
 
 # float8 formats (Micikevicius et al., arXiv 2209.05433), by whether they are e4m3fn: bits of the fraction, exponent
