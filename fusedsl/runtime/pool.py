@@ -47,6 +47,9 @@ class Pool:
         Python handles signals between the pieces of the calling thread. If a handler raises, as that of Ctrl-C does, no
         further piece starts, and the kernel's outputs are left half written.
         """
+        if self.threads == 1 and count <= FIRST_PIECE_GRAINS * grain:  # an interrupt can wait for it
+            function(slots, 0, count)
+            return
         # few pieces: a thread that comes for its next one may have to wait for the GIL
         job = Job(function, slots, count, grain, -(-count // (PIECES_PER_THREAD * self.threads)))
         for _ in range(min(self.threads, -(-count // job.step)) - 1):

@@ -95,6 +95,8 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
         if beside or few or kernel.is_pairwise:
             return "strips:" + "".join(str(step) if step in (0, 1) else "s" for step in steps)
     if (rows < 16 or kernel.batch_invariant_width) and columns >= 4 * PART_ELEMENTS:
+        if not scans and not kernel.batch_invariant_width and seconds(kernel, extents) < 2 * THREAD_SECONDS:
+            return "rows"  # one thread computes it: parts would only be merged
         if not scans:
             return "split"
         if _scans_only(kernel):
