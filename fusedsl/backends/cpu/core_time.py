@@ -15,6 +15,7 @@ from ...kernel_ir.kernel import AttentionKernel, KernelIR
 from ...kernel_ir.matmul_axes import matmul_axes, worth_tiling
 from ...kernel_ir.phase import Body, Reduction
 from ..cuda.scan_sort.sort_method import sort_of
+from .roles import ValueRoles
 
 CACHE_BYTE, MEMORY_BYTE = 1.2e-11, 3e-11  # seconds for a byte from a cache, from memory
 CACHE_SIZE = 16 << 20  # bytes that stay in the last-level cache between two calls
@@ -23,6 +24,7 @@ MULTIPLICATION = 5e-12  # seconds for a multiply-add of a matmul, per byte of th
 LIBRARY_CALL, LIBRARY_CALLS = 9e-9, ("lgamma",)  # seconds; functions that are not vectorised
 SCAN_STEP = 1.5e-9  # seconds per element of a scan
 SORT_STEP = 2e-9  # seconds per element and digit of a radix sort
+POSITION = 2  # vector instructions per element of an argmax or argmin that a microkernel finds
 MAX_TOP_K = 64  # k at most of a top-k by insertion; for more the row is sorted
 TOP_K_STEP = 2e-9  # seconds per element of a top-k
 
@@ -53,9 +55,12 @@ def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     if matmul is not None and worth_tiling(kernel, matmul, tuple(extents)):
         return elements * len(kernel.products) * width * MULTIPLICATION
     total = 0.0
-    for phase in kernel.phases:
-        bodies = [*phase.bodies, *(use.combine for use in (*phase.folds, *phase.column_reductions))]
-        total += elements * _body_seconds(bodies, width) + rows * _body_seconds([phase.row] if phase.row else [], width)
+    roles = ValueRoles(kernel)
+    for p, phase in enumerate(kernel.phases):
+        found = roles.positional(p)
+        merges = (use.combine for use in (*phase.folds, *phase.column_reductions) if use not in found)
+        each = _body_seconds([*phase.bodies, *merges], width) + len(found) * POSITION * width * INSTRUCTION
+        total += elements * each + rows * _body_seconds([phase.row] if phase.row else [], width)
         total += elements * SCAN_STEP * len(phase.scan_uses)
     return total + elements * _sort_seconds(kernel)
 
@@ -90,6 +95,7 @@ def _body_seconds(bodies: Iterable[Body], width: int) -> float:
 
 
 def _width(kernel: KernelIR) -> int:
-    """Bytes of the widest compute type."""
-    types: list[DType] = [operand.dtype.compute for operand in kernel.operands]
+    """Bytes of the widest compute type of what has an element per column: all operands, if nothing has."""
+    several = [o for o in kernel.operands if any(kind != "0" for kind in o.strides[kernel.row_axes :])]
+    types: list[DType] = [operand.dtype.compute for operand in several or kernel.operands]
     return max((d.itemsize for d in types), default=8)
