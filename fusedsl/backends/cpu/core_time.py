@@ -57,7 +57,7 @@ def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     total = 0.0
     roles = ValueRoles(kernel)
     for p, phase in enumerate(kernel.phases):
-        found = roles.positional(p)
+        found = roles.positional(p) if phase.folds else ()
         merges = (use.combine for use in (*phase.folds, *phase.column_reductions) if use not in found)
         each = _body_seconds([*phase.bodies, *merges], width) + len(found) * POSITION * width * INSTRUCTION
         total += elements * each + rows * _body_seconds([phase.row] if phase.row else [], width)

@@ -1,7 +1,7 @@
 """Matrix-vector microkernel: sums of products of contiguous rows, several rows at a time in vector registers.
 
-A row is summed in the same order whether it is one of a block or by itself, so that its bits do not depend on the number
-of rows, nor on how threads share them.
+A row is summed in the same order whether it is one of a block or by itself, so that its bits do not depend on the
+number of rows, nor on how threads share them.
 """
 
 from __future__ import annotations

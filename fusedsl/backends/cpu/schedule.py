@@ -27,6 +27,7 @@ MATMUL_STEPS = 256  # that are packed at a time
 MATMUL_UNITS = 12  # blocks of a matmul: if there are fewer, they are small, so that more threads have some
 # measured: one core of an EPYC (Zen 5), GFLOPS of float32: 512³ 225 in large blocks, 197 in small ones
 THREAD_SECONDS = 5e-5  # seconds of work that are worth a thread
+ROW_SECONDS = 5e-3  # seconds of a row at most that one thread computes without parts
 ATTENTION_ROWS = 64  # query rows of an attention tile
 STRIP_MULTIPLE = 64  # rows; the width of a strip is a multiple of it
 PAIR_MULTIPLE = 16  # rows that the width of a strip of pairs is a multiple of: it meets all columns, and is to end soon
@@ -95,13 +96,18 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
         if beside or few or kernel.is_pairwise:
             return "strips:" + "".join(str(step) if step in (0, 1) else "s" for step in steps)
     if (rows < 16 or kernel.batch_invariant_width) and columns >= 4 * PART_ELEMENTS:
-        if not scans and not kernel.batch_invariant_width and seconds(kernel, extents) < 2 * THREAD_SECONDS:
-            return "rows"  # one thread computes it: parts would only be merged
+        if not scans and not kernel.batch_invariant_width and _is_for_one_thread(seconds(kernel, extents)):
+            return "rows"  # with the same bits
         if not scans:
             return "split"
         if _scans_only(kernel):
             return "scan"
     return "rows"
+
+
+def _is_for_one_thread(time: float) -> bool:
+    """Whether one thread computes rows of so many seconds, which an interrupt can wait for."""
+    return time < 2 * THREAD_SECONDS or (time < ROW_SECONDS and num_threads() == 1)
 
 
 def _scans_only(kernel: KernelIR) -> bool:
@@ -239,10 +245,21 @@ def _grain(time: float, count: int) -> int:
     return max(1, -(-count // pieces))
 
 
+def _parts(kernel: KernelIR, columns: int, extents: tuple[int, ...]) -> int:
+    """Parts of a row of about PART_ELEMENTS elements.
+
+    Each has a power of two of segments, so that it is a subtree of the pairwise tree of a row that is not split.
+    """
+    segments = prod(extents[kernel.row_axes : -1]) * -(-extents[-1] // SEGMENT)
+    each = 1
+    while each * columns < segments * PART_ELEMENTS:
+        each *= 2
+    return max(1, -(-segments // each))
+
+
 def _split(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) -> CpuLaunch:
     """Split rows: parts of about PART_ELEMENTS elements, two stages per phase."""
-    segments = prod(extents[kernel.row_axes : -1]) * -(-extents[-1] // SEGMENT)
-    parts = max(1, min(segments, columns // PART_ELEMENTS))
+    parts = _parts(kernel, columns, extents)
     stages, grain = [], _grain(seconds(kernel, extents), rows * parts * len(kernel.phases))
     for p in range(len(kernel.phases)):
         stages += [CpuStage(f"phase{p}", rows * parts, grain), CpuStage(f"merge{p}", rows, rows)]
@@ -251,7 +268,7 @@ def _split(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) 
 
 def _split_scan(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) -> CpuLaunch:
     """Split scans: parts of about PART_ELEMENTS elements, read twice."""
-    parts = max(1, columns // PART_ELEMENTS)
+    parts = _parts(kernel, columns, extents)
     grain = _grain(seconds(kernel, extents), rows * parts)
     stages = (
         CpuStage("totals", rows * parts, grain),

@@ -54,9 +54,11 @@ def row_values(roles: ValueRoles, p: int) -> list[str]:
 
 
 def part_bounds() -> list[str]:
-    """The segments of a part."""
+    """The segments of a part: a power of two, so that parts are subtrees of the tree of all segments."""
     return [
-        "each = (segments + parts - 1) // parts",
+        "each = 1",
+        "while each * parts < segments:",
+        "    each = each * 2",
         "low = smaller(part * each, segments)",
         "high = smaller(low + each, segments)",
     ]

@@ -1,4 +1,4 @@
-"""Loops of the CPU target over rows: sums of products four rows at a time, scans in log steps, literal divisors."""
+"""Loops of the CPU target over rows: sums of products several rows at a time, scans in log steps, literal divisors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
+from fusedsl.backends.cpu import schedule
 
 WIDTHS = (13, 31, 64, 100, 200, 2048, 2049, 10243)
 
@@ -145,3 +146,15 @@ def test_division_of_long_integers_by_literals_rounds_down(dtype):
         quotient, rest = fd.kernel("x // d, x % d", constants={"d": divisor}, fallback=False)(x)
         assert np.array_equal(quotient, x // np.array(divisor, dtype))
         assert np.array_equal(rest, x % np.array(divisor, dtype))
+
+
+@pytest.mark.parametrize("n", [262_144, 300_001, 1_234_567])
+@pytest.mark.parametrize("text", ["sum(x)", "logsumexp(x)", "mean(x * x)", "var(x)", "argmax(x)", "amax(x)"])
+def test_a_row_in_parts_has_the_bits_of_a_whole_one(monkeypatch, text, n):
+    x, results = np.random.default_rng(n).standard_normal(n).astype("f4"), []
+    for whole in (True, False):
+        monkeypatch.setattr(schedule, "_is_for_one_thread", lambda time, whole=whole: whole)
+        kernel = fd.kernel(text)
+        results.append(kernel(x))
+        assert ("variant rows" if whole else "variant split") in str(kernel.source(x))
+    assert np.asarray(results[0]).tobytes() == np.asarray(results[1]).tobytes()
