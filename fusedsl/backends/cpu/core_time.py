@@ -21,7 +21,7 @@ CACHE_BYTE, MEMORY_BYTE = 1.2e-11, 3e-11  # seconds for a byte from a cache, fro
 CACHE_SIZE = 16 << 20  # bytes that stay in the last-level cache between two calls
 INSTRUCTION = 2.6e-12  # seconds for a vector instruction, per byte of the element type
 MULTIPLICATION = 5e-12  # seconds for a multiply-add of a matmul, per byte of the element type
-LIBRARY_CALL, LIBRARY_CALLS = 9e-9, ("lgamma",)  # seconds; functions that are not vectorised
+LIBRARY_CALL, LIBRARY_CALLS = 9e-9, ("lgamma",)  # seconds; functions of float64 that are not vectorised
 SCAN_STEP = 1.5e-9  # seconds per element of a scan
 SORT_STEP = 2e-9  # seconds per element and digit of a radix sort
 POSITION = 2  # vector instructions per element of an argmax or argmin that a microkernel finds
@@ -89,7 +89,7 @@ def _body_seconds(bodies: Iterable[Body], width: int) -> float:
     """The time of one run of each body."""
     total = 0.0
     for body in bodies:
-        calls = sum(i.op in LIBRARY_CALLS for i in body.instructions)
+        calls = sum(i.op in LIBRARY_CALLS for i in body.instructions) if width == 8 else 0
         total += total_cost(body.instructions) * width * INSTRUCTION + calls * LIBRARY_CALL
     return total
 

@@ -13,8 +13,8 @@ EXTREMA = {"maximum", "minimum"}
 POSITIONAL = {"argmax", "argmin"}
 SIMPLE = EXTREMA | {"add", "multiply", "logical_and", "logical_or"}
 # reads at computed addresses, and what the C library computes an element at a time; of float64, further functions
-SCALAR = {"fetch", "fmod", "lgamma"}
-SCALAR_DOUBLE = SCALAR | {"hypot", "log10", "cbrt", "power", "sin", "cos", "tan"}
+SCALAR = {"fetch", "fmod"}
+SCALAR_DOUBLE = SCALAR | {"lgamma", "hypot", "log10", "cbrt", "power", "sin", "cos", "tan"}
 
 
 @dataclass(frozen=True)

@@ -581,12 +581,10 @@ def test_row_sizes_do_not_recompile(tmp_path):
 # ---- compiled code
 
 
-VECTOR = (
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh erf erfc cbrt arcsinh sqrt"
-)
+VECTOR = "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh erf erfc lgamma cbrt"
 
 
-@pytest.mark.parametrize("name", VECTOR.split())
+@pytest.mark.parametrize("name", f"{VECTOR} arcsinh sqrt".split())
 def test_float32_functions_vectorise(name, tmp_path):
     from fusedsl.backends.cpu import compiler, vocabulary
 
