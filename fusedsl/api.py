@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .caller_scope import bind_arguments
@@ -160,9 +160,9 @@ class Kernel(Inspectable):
     def _outs(self, out: Any) -> Sequence[Any]:
         return out if isinstance(out, (tuple, list)) else (out,)
 
-    def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """The arguments in order; ArgumentError for what is missing, surplus or unknown."""
-        return bind_arguments(self, args, named)
+    def _bind(self, args: Sequence[Any], named: Mapping[str, Any], options: Iterable[str] = ("out",)) -> list[Any]:
+        """The arguments in order; ArgumentError for what is missing, surplus or unknown, or a misspelt option."""
+        return bind_arguments(self, args, named, options)
 
     def _inspect(
         self,
@@ -174,7 +174,7 @@ class Kernel(Inspectable):
         """The result of `look`, given the program that these arguments would run, them as plain arrays, and options."""
         named, chosen = split_options(named, self.params[len(args) :], options)
         kernel = self._variants.for_constants(self, named)
-        values = kernel._bind(args, named)
+        values = kernel._bind(args, named, options)
         other, rest = kernel._variants.for_integers(kernel, values)
         read = [containers.read(x, name) for name, x in zip(other.params, rest)]
         try:
@@ -226,7 +226,7 @@ class Kernel(Inspectable):
         named, chosen = split_options(named, self.params[len(args) :], options)
         check_save_keywords(named, self.params)
         record = {"text": text, "params": params, "constants": dict(constants or {})}
-        return record, self._program, self._bind(args, named), chosen
+        return record, self._program, self._bind(args, named, options), chosen
 
     @public_api
     def grad(self, wrt: Sequence[str] | str | None = None) -> Kernel:

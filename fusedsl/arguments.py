@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ArgumentError
+from .errors import ArgumentError, suggest
 from .interop.containers import is_labelled_type
 from .ir.graph import Parameter
 from .program import call_steps
@@ -191,6 +191,17 @@ def positional_names(function: Callable) -> tuple[str, ...]:
 def keyword_names(function: Callable) -> frozenset[str]:
     """The names of the parameters that a function takes by keyword."""
     return frozenset(p.name for p in _parameters(function) if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD))
+
+
+def check_option_names(function: Callable, named: Mapping[str, Any], options: Collection[str]) -> None:
+    """ArgumentError for a keyword that the function does not take, and that is nearly an option."""
+    parameters = _parameters(function)
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    for name in named.keys() - {p.name for p in parameters}:
+        if near := suggest(name, options):
+            what = f"unexpected argument {name!r}: the function does not take it"
+            raise ArgumentError(what, "argument.unused", help=f"did you mean {near}?")
 
 
 def _parameters(function: Callable) -> Collection[inspect.Parameter]:

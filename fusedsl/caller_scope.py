@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .config import OPTION_NAMES
@@ -100,8 +100,11 @@ def undefined(kernel: Kernel, known: Collection[str], others: Mapping[str, Any],
 # -- the arguments of a call
 
 
-def bind_arguments(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """The arguments of a kernel in order; ArgumentError for missing, surplus or unknown ones."""
+def bind_arguments(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any], options: Iterable[str]) -> list[Any]:
+    """The arguments of a kernel in order; ArgumentError for missing, surplus or unknown ones.
+
+    `options` are other keywords that the caller takes, which an unknown one may have been meant to be.
+    """
     params, signature = kernel.params, f"the kernel takes {', '.join(kernel.params) or 'no arguments'}"
     if len(args) > len(params):
         raise ArgumentError(f"{len(args)} arguments for {len(params)} parameters", "argument.count", help=signature)
@@ -109,7 +112,7 @@ def bind_arguments(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]
     for name, value in named.items():
         if name not in kernel._positions:
             hint = f"{name} is an option: give it to kernel(...)" if name in OPTION_NAMES else None
-            raise unused_argument(kernel, name, hint, (), signature)
+            raise unused_argument(kernel, name, hint, options, signature)
         if name in values:
             raise ArgumentError(f"{name} is given twice", "argument.twice", help="give it by position or by name")
         values[name] = value
@@ -130,7 +133,7 @@ def _missing_help(kernel: Kernel, missing: Sequence[str]) -> str | None:
 
 
 def unused_argument(
-    kernel: Kernel, name: str, hint: str | None, others: Sequence[str], otherwise: str
+    kernel: Kernel, name: str, hint: str | None, others: Iterable[str], otherwise: str
 ) -> ArgumentError:
     """The error for an argument that the program does not read; `others` are keywords that may be meant."""
     near = suggest(name, (*kernel.params, *others))

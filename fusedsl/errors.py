@@ -215,6 +215,9 @@ def public_api(function: Callable[P, T]) -> Callable[P, T]:
             if fold(fault):
                 raise
             raise trimmed(fault) from fault.__cause__
+        except Exception as fault:
+            fold(fault)
+            raise
 
     return public
 

@@ -29,7 +29,7 @@ ARRAYS = {
 }
 WITH_NAN = np.where(ARRAYS["mask"], np.nan, ARRAYS["x"])
 # Names that are written as literals, and what for.
-STATIC = {"axis": "0", "axes": "(1, 0)", "shape": "(2, 8)", "repeats": "2", "k": "2", "n": "3"}
+STATIC = {"axis": "0", "axes": "(1, 0)", "shape": "(2, 8)", "repeats": "2", "k": "2", "n": "3", "bins": "3"}
 
 # Name → what it gives; (that, other arrays) where ARRAYS do not show it.
 WANTED = {
@@ -83,6 +83,15 @@ WANTED = {
     "indices": "np.indices(x.shape)[0]", "searchsorted": "np.searchsorted(edges, x)",
     "scatter": "np.bincount(i, x, 4)[:3]", "bincount": "np.bincount(i)[:3]",
     "histogram": "np.histogram(x, edges)[0]",
+    "pairwise_distance": "F.pairwise_distance(t(x), t(y))", "dist": "torch.dist(t(x), t(y))",
+    "logistic": "torch.sigmoid(t(x))", "xlog1py": "torch.special.xlog1py(t(x), t(y))",
+    "entr": "torch.special.entr(t(x))", "cot": "1 / np.tan(x)", "sec": "1 / np.cos(x)", "csc": "1 / np.sin(x)",
+    "avg": "np.mean(x)", "stdev": "np.std(x)", "variance": "np.var(x)", "aminmax": "torch.aminmax(t(x))",
+    "msort": "torch.msort(t(x))", "trapz": "np.trapezoid(x)", "histc": "torch.histc(t(x), 3)",
+    "take_along_dim": "torch.take_along_dim(t(x), t(indices), 0)", "index_add": "t(x).index_add(0, t(i), t(y))",
+    "index_copy": "t(x).index_copy(0, t(i), t(y))", "index_put": "t(x).index_put((t(i),), t(y))",
+    "view_as": "t(x).view_as(t(y))", "reshape_as": "t(x).reshape_as(t(y))", "expand_as": "t(x).expand_as(t(y))",
+    "adjoint": "t(x).adjoint()",
 }  # fmt: skip
 
 # Other arrays than those above, as expressions of them.
@@ -96,7 +105,11 @@ OTHER = {
     "unbind": {"x": "x[:2]"}, "unflatten": {"x": "x.reshape(-1)"}, "mv": {"y": "y[0]"}, "matvec": {"y": "y[0]"},
     "scaled_dot_product_attention": {"x": "x[None, None]"}, "meshgrid": {"x": "a", "y": "b"},
     "scatter": {"x": "x[:, 0]"}, "histogram": {"x": "x[0]"},
+    "view_as": {"y": "y.reshape(2, 8)"}, "reshape_as": {"y": "y.reshape(2, 8)"}, "expand_as": {"x": "a"},
 }  # fmt: skip
 
 # Of random numbers, which are others than the library's.
-RANDOM_NAMES = ("dropout", "rand", "rand_like", "random", "randn", "randn_like", "bernoulli")
+RANDOM_NAMES = (
+    "dropout", "rand", "rand_like", "random", "randn", "randn_like", "bernoulli", "standard_normal", "randperm",
+    "shuffle", "exponential", "gumbel", "categorical", "multinomial",
+)  # fmt: skip

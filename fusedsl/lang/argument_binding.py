@@ -47,7 +47,7 @@ def bind_arguments(ev: EvaluatorBase, node: CallExpr, env: Environment, paramete
     missing = [p.name for p, s in zip(parameters, slots) if s is None and p.default is REQUIRED]
     if missing:
         error = ArgumentError(
-            f"{node.function} misses {' and '.join(missing)}",
+            f"{node.function} is missing {' and '.join(missing)}",
             "argument.missing",
             help=f"call it as {show_signature(node.function, parameters)}",
         )

@@ -71,7 +71,7 @@ def _bind(
         raise ErrorValue
     missing = [name for name in "qkv" if name not in arguments]
     if missing:
-        error = ArgumentError(f"attention misses {' and '.join(missing)}", "argument.missing", help=USAGE)
+        error = ArgumentError(f"attention is missing {' and '.join(missing)}", "argument.missing", help=USAGE)
         raise ev.fault(error, env, node, node.close)
     return AttentionArguments(arguments, values, ev, env)
 

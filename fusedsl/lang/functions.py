@@ -151,7 +151,8 @@ def convert_arguments(b: GraphBuilder, f: FunctionSpec, values: list[Any]) -> li
     ready = []
     for k, (parameter, value) in enumerate(zip(f.parameters, values)):
         try:
-            ready.append(value if value is parameter.default else KINDS[parameter.kind](b, parameter.name, value))
+            what = f"{parameter.name} of {f.name.lstrip('_')}"
+            ready.append(value if value is parameter.default else KINDS[parameter.kind](b, what, value))
         except FusedslError as error:
             raise fail(error, k) from None
     _check_axes(b, f, ready)

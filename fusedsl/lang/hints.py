@@ -76,7 +76,6 @@ KEYWORDS = {
     "dim": "axis",
     "dims": "axis",
     "mask": "where",
-    "unbiased": "ddof",
     "a_min": "min",
     "a_max": "max",
     "low": "min",
@@ -86,6 +85,19 @@ KEYWORDS = {
     "newshape": "shape",
     "size": "shape",
     "type": "dtype",
+    "reverse": "descending",
+    "largest": "descending",
+    "value": "constant_values",
+}
+
+# Keywords that are not a parameter by another name → what to write.
+KEYWORD_FORMS = {
+    "out": "give out= to the call of the kernel",
+    "unbiased": "write ddof=1 for unbiased=True, ddof=0 for unbiased=False",
+    "ord": "norm is the Euclidean norm; others are sum(abs(x)), max(abs(x)), sum(abs(x) ** p) ** (1 / p)",
+    "inplace": "nothing is written in place: give out= to the call of the kernel",
+    "device": "leave it out: a program runs on the device of its arrays",
+    "reduction": "leave it out, and write mean(...) or sum(...) around the call",
 }
 
 
@@ -102,6 +114,8 @@ def function_hint(name: str, known: Iterable[str] = ()) -> str | None:
         return f"define {name} above: a function is called below its definition, and not by itself"
     if (known_form := equivalent(name)) is not None:
         return known_form
+    if name in DTYPE_NAMES and name not in METHODS:
+        return f"the dtype is called {DTYPE_NAMES[name]}: cast with its name"
     if name in METHODS:
         return f"write {METHODS[name].format(x='x', rest=TemplateArgument(), shape=TemplateArgument())}"
     if name.endswith("_") and (is_function(name[:-1]) or equivalent(name[:-1])):
@@ -110,8 +124,28 @@ def function_hint(name: str, known: Iterable[str] = ()) -> str | None:
         return "Python's own functions are not there: a program computes with arrays"
     if (elsewhere := unavailable_help(name)) is not None:
         return elsewhere
-    near = suggest(name, {*known, *functions.known_names(), *prelude.names(), "attention"})
+    near = _misspelled(name, {*known, *functions.known_names(), *prelude.names(), "attention"})
     return f"did you mean {near}?" if near else None
+
+
+def _misspelled(name: str, candidates: Iterable[str]) -> str | None:
+    """The function whose name differs by a typo: names that are merely alike, as fold and fmod, differ in meaning."""
+    near = suggest(name, candidates)
+    bare, meant = (text.lower().replace("_", "") for text in (name, near or ""))
+    return near if near and _edits(bare, meant) <= max(1, len(meant) // 4) else None
+
+
+def _edits(a: str, b: str) -> int:
+    """Insertions, deletions, substitutions and swaps of neighbours between two words (optimal string alignment)."""
+    before, last = [0] * (len(b) + 1), list(range(len(b) + 1))
+    for i, letter in enumerate(a):
+        row = [i + 1]
+        for j, other in enumerate(b):
+            row.append(min(last[j + 1] + 1, row[j] + 1, last[j] + (letter != other)))
+            if i and j and letter == b[j - 1] and other == a[i - 1]:
+                row[-1] = min(row[-1], before[j - 1] + 1)
+        before, last = last, row
+    return last[-1]
 
 
 def method_hint(name: str, operand: str, arguments: Sequence[str]) -> str | None:
@@ -124,7 +158,7 @@ def method_hint(name: str, operand: str, arguments: Sequence[str]) -> str | None
         return f"write {_call(name, operand, list(arguments))}"
     if (known_form := equivalent(name)) is not None:
         return re.sub(r"\bx\b", lambda _: operand, known_form)
-    near = suggest(name, {*functions.known_names(), *prelude.names()})
+    near = _misspelled(name, {*functions.known_names(), *prelude.names()})
     return f"did you mean {near}({operand})?" if near else None
 
 
@@ -155,15 +189,15 @@ def value_hint(name: str, values: Iterable[str], own: Iterable[str] = ()) -> str
         return f"did you mean {near}?"
     if name.startswith("complex"):
         return "there are no complex numbers"
-    near = suggest(name, {*functions.known_names(), *prelude.names(), *own})
+    near = _misspelled(name, {*functions.known_names(), *prelude.names(), *own})
     return f"did you mean the function {near}(...)?" if near else None
 
 
 def keyword_hint(keyword: str, names: Iterable[str]) -> str | None:
     """The help for an unknown keyword of a function with these parameters."""
     names = tuple(names)
-    if keyword == "out":
-        return "give out= to the call of the kernel"
+    if keyword in KEYWORD_FORMS:
+        return KEYWORD_FORMS[keyword]
     near = KEYWORDS.get(keyword)
     near = near if near in names else suggest(keyword, names)
     return f"did you mean {near}?" if near else None

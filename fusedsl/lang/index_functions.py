@@ -33,6 +33,7 @@ def take(b: GraphBuilder, x: Node, indices: Node, axis: int | None = None, *, mo
     return gathers.take(b, x, indices, axis)
 
 
+TORCH_MODES = {"circular": "write mode='wrap'", "replicate": "write mode='edge'"}  # of torch.nn.functional.pad
 TAKE_MODES = ("raise", "wrap", "clip")  # of numpy.take, for indices out of range; "raise" does not raise here
 
 
@@ -126,7 +127,8 @@ def tile(b: GraphBuilder, x: Node, repetitions: tuple[Dim, ...]):
 @function(pad_width="any", mode="any", constant_values="any")
 def pad(b: GraphBuilder, x: Node, pad_width: Any, mode: Any = "constant", constant_values: Any = None):
     """Elements added at the ends: constant, edge, reflect or wrap."""
-    check_choice("mode of pad", mode, joins.PADDINGS, 2, "others are made of slices, e.g. concat([flip(x), x])")
+    others = "others are made of slices, e.g. concat([flip(x), x])"
+    check_choice("mode of pad", mode, joins.PADDINGS, 2, TORCH_MODES.get(mode, others))
     widths = [(_width(w[0]), _width(w[1])) for w in _ends(pad_width, x.type.rank, 1)]
     zero = b.literal(0)
     fills = _ends(zero if constant_values is None else constant_values, x.type.rank, 3)

@@ -97,7 +97,7 @@ def array(b: GraphBuilder, name: str, value: Any) -> Node:
     if not isinstance(value, Node):
         forms = {DType: "cast with astype(x, dtype)", tuple: "take one of them, e.g. [0], or join them: stack([x, y])"}
         forms[type(None)] = "None is what an argument is that is not given; write a number"
-        help = "pass the numbers as an array, by name" if name == "indices" else forms.get(type(value))
+        help = "pass the numbers as an array, by name" if name.startswith("indices of ") else forms.get(type(value))
         if isinstance(value, str):
             help = "arrays go by position, without quotes; strings only choose"
         raise _wrong_kind(name, "an array or a number", value, help)
@@ -139,7 +139,7 @@ def axes(b: GraphBuilder, name: str, value: Any) -> int | tuple[int, ...] | None
         return None
     if isinstance(value, tuple):
         return tuple(_item(k, integer, b, name, v) for k, v in enumerate(value))
-    return integer(b, name, value)
+    return _axis(b, name, value)
 
 
 def places(b: GraphBuilder, name: str, value: Any) -> int | tuple[int, ...]:
@@ -150,12 +150,22 @@ def places(b: GraphBuilder, name: str, value: Any) -> int | tuple[int, ...]:
 
 
 def axis(b: GraphBuilder, name: str, value: Any) -> int | None:
-    return None if value is None else integer(b, name, value)
+    return None if value is None else _axis(b, name, value)
+
+
+def _axis(b: GraphBuilder, name: str, value: Any) -> int:
+    if isinstance(value, Node) and value.type.shape:
+        error = _wrong_kind(name, "an integer", value, "an axis is a number; several arrays go into one list: [x, y]")
+        raise not_constant(error, value)
+    return integer(b, name, value)
 
 
 def shape(b: GraphBuilder, name: str, value: Any) -> tuple[Dim, ...]:
     if isinstance(value, tuple):
         return tuple(_item(k, extent, b, name, v) for k, v in enumerate(value))
+    if isinstance(value, Node) and value.type.shape:
+        error = _wrong_kind(name, "a tuple of integers", value, "the shape of an array x is shape(x)")
+        raise not_constant(error, value)
     return (extent(b, name, value),)
 
 
@@ -191,7 +201,7 @@ def optional_dtype(b: GraphBuilder, name: str, value: Any) -> DType | None:
 
 def arrays(b: GraphBuilder, name: str, value: Any) -> tuple[Node, ...]:
     if not isinstance(value, tuple):
-        raise _wrong_kind(name, "a list of arrays", value, "write [x, y]")
+        raise _wrong_kind(name, "one list of arrays", value, "write them in brackets, [x, y]")
     return tuple(_item(k, array, b, name, v) for k, v in enumerate(value))
 
 

@@ -14,9 +14,9 @@ FAMILIES: tuple[tuple[str, str], ...] = (
     ),
     (
         "matrices are decomposed outside: pass the result; products, norms and traces are there",
-        "inv solve det slogdet logdet svd svdvals qr eig eigh eigvals eigvalsh cholesky lu lu_factor lu_solve lstsq "
-        "pinv pinverse matrix_exp expm logm sqrtm matrix_power matrix_rank cond solve_triangular triangular_solve "
-        "tensorinv tensorsolve roots polyfit",
+        "inv inverse solve det slogdet logdet svd svdvals qr eig eigh eigvals eigvalsh cholesky lu lu_factor lu_solve "
+        "lstsq pinv pinverse matrix_exp expm logm sqrtm matrix_power matrix_rank cond solve_triangular "
+        "triangular_solve tensorinv tensorsolve roots polyfit",
     ),
     (
         "recurrences run outside, but for linear_scan, h[t] = a[t] h[t-1] + b[t], and cumsum, cumprod, cummax, cummin",
@@ -26,7 +26,9 @@ FAMILIES: tuple[tuple[str, str], ...] = (
         UNAVAILABLE,
         "beta factorial comb perm binom gamma digamma polygamma psi zeta erfinv erfcinv ndtri gammainc gammaincc "
         "betainc betaln i0 i0e i1 i1e j0 j1 jn jv y0 y1 yn yv iv kv kn k0 k1 bessel_j0 airy ellipk ellipe hyp2f1 expi "
-        "exp1 lambertw gcd lcm bitwise_count frexp interp interp1d spline cdist pdist vmap jacobian hessian",
+        "exp1 lambertw gcd lcm bitwise_count frexp interp interp1d spline cdist pdist vmap jacobian hessian mode erfcx "
+        "igamma igammac mvlgamma multigammaln log_ndtr binomial chisquare poisson dirichlet weibull lognormal renorm "
+        "interpolate grid_sample ctc_loss block_diag",
     ),
 )
 HELP = {name: help for help, names in reversed(FAMILIES) for name in names.split()}

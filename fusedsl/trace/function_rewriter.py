@@ -115,6 +115,8 @@ class FunctionRewriter:
     def read(self, scope: Any, name: str, value: Any) -> None:
         """Guard a name outside, with a snapshot of its value."""
         self.state_guards.append(Guard(scope, name, snapshot(value), value))
+        if name.isidentifier() and name.isascii():
+            self.recorder.outside.setdefault(id(value), name)
         self.side_effects.remember(value)
 
     def read_class(self, kind: type) -> None:

@@ -87,7 +87,7 @@ class RandomProxy:
         raise TraceError(
             f"{self._what} draws random numbers while the function is traced, once for all calls",
             "trace.random",
-            help="pass them as an argument, or use uniform(seed, x) and normal(seed, x) of fd.kernel",
+            help="pass them as an argument, or use uniform, normal, randint and permutation of fd.kernel",
         )
 
 

@@ -32,7 +32,7 @@ def bind_arguments(
     for p in parameters:
         if p.name not in given and p.default is REQUIRED:
             raise ArgumentError(
-                f"{name} misses {p.name}",
+                f"{name} is missing {p.name}",
                 "argument.missing",
                 help=f"call it as {argument_binding.show_signature(name, parameters)}",
             )

@@ -82,6 +82,7 @@ class TraceValues:
         self.baked: dict[int, bool | int | float] = {}
         self.operations = 0
         self.rewrite: Callable[[Callable], Callable] = lambda function: function
+        self.outside: dict[int, str] = {}  # id → the name by which the function reads this object
         self._captured: dict[int, Node] = {}
         self.arguments: tuple[Tracer, ...] = ()
         self.pending_error: TraceError | None = None  # the first value that the function needed and a trace lacks
@@ -194,10 +195,10 @@ class TraceValues:
             shape = tuple(1 if n == 1 else Symbol(index, a) for a, n in enumerate(x.shape))
             by_value = not shape and str(getattr(x, "device", "cpu")) == "cpu"  # passed to the launch as a number
             self.extents.update((Symbol(index, a), n) for a, n in enumerate(x.shape))
-            names = {p.name for p in self.builder.parameters}
-            label = next(n for n in (f"captured_{k}" for k in range(index + 1)) if n not in names)
-            parameter = Parameter(label, Type(kind, shape), scalar=by_value)
-            self.builder.parameters += (parameter,)
+            taken = {p.name for p in self.builder.parameters}
+            names = [self.outside.get(id(x), "captured_0"), *(f"captured_{k}" for k in range(index + 1))]
+            label = next(n for n in names if n not in taken)
+            self.builder.parameters += (Parameter(label, Type(kind, shape), scalar=by_value),)
             self.captures.append(x)
             self._captured[id(x)] = self.builder.parameter(index)
         return self._captured[id(x)]

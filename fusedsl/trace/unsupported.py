@@ -18,8 +18,13 @@ FAMILIES: tuple[tuple[str, str], ...] = (
         "fd.kernel has segment_sum, segment_mean, segment_max and segment_min; index_add_ adds rows of one index here",
     ),
     (
-        "histogram2d histogramdd histogram_bin_edges histc unique_counts",
+        "histogram2d histogramdd histogram_bin_edges unique_counts",
         "count few bins by ((x[:, None] >= edges[:-1]) & (x[:, None] < edges[1:])).sum(0), and many outside",
+    ),
+    (
+        "histc",
+        "fd.kernel has histogram(x, bins, (low, high)); count few bins by "
+        "((x[:, None] >= edges[:-1]) & (x[:, None] < edges[1:])).sum(0)",
     ),
     (
         "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc convolution fold col2im "

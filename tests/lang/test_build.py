@@ -186,7 +186,7 @@ FAULTS = [
     ("dir()", "UnknownNameError", 1, ""),
     ("__builtins__", "UnknownNameError", 1, ""),
     ("_out", "UnknownNameError", 1, ""),
-    ("exp()", "ArgumentError", 5, "misses x"),
+    ("exp()", "ArgumentError", 5, "is missing x"),
     ("where()", "ArgumentError", 7, ""),
     ("max()", "ArgumentError", 5, ""),
     ("exp(a, b)", "ArgumentError", 8, ""),

@@ -149,3 +149,27 @@ def test_integers_shape_a_text_inside_of_a_traced_function():
 
     for w in (1, 3, 1):
         assert both(SERIES, w) == SERIES[2:].sum() + SERIES[w:].sum()
+
+
+# ---- names that are nearly right
+
+
+@pytest.mark.parametrize(("text", "help"), [
+    ("softmx(x)", "did you mean softmax?"), ("x.tnh()", "did you mean tanh(x)?"),
+    ("fold(x)", "reduce windows"), ("frobnicate(x)", "define it"), ("x.foo", "only .T and .mT exist"),
+    ("inverse(x)", "matrices are decomposed outside"), ("short(x)", "int16"), ("jit(x)", "leave it out"),
+    ("std(x, unbiased=True)", "write ddof=1"), ("sort(x, reverse=True)", "did you mean descending?"),
+    ("pad(x, 1, mode='circular')", "mode='wrap'"), ("zeros(x)", "shape(x)"), ("sum(x, x)", "one list: [x, y]"),
+    ("concat(x, x)", "in brackets, [x, y]"), ("norm(x, ord=1)", "sum(abs(x))"),
+])  # fmt: skip
+def test_another_function_is_suggested_for_a_misspelt_name_only(text, help):
+    with pytest.raises(fd.FusedslError) as fault:
+        fd.evaluate(text, x=np.ones((2, 2)))
+    assert help in fault.value.help
+
+
+def test_an_error_of_arguments_names_the_function():
+    with pytest.raises(fd.ArgumentError, match="weight of layer_norm takes an array or a number, not several values"):
+        fd.evaluate("layer_norm(x, (2,))", x=np.ones((2, 2)))
+    with pytest.raises(fd.ArgumentError, match="y of add takes an array or a number, not None"):
+        fd.fuse(lambda x: x + None)(X)

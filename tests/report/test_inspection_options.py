@@ -88,3 +88,17 @@ def test_wrong_options(message, tmp_path):
     with pytest.raises(ArgumentError, match=message):
         WRONG[message](tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
+
+
+def test_a_misspelt_option_is_told():
+    kernel = fd.kernel("x + 1")
+    calls = {
+        "measure": lambda: kernel.explain(X, measur=True),
+        "compile": lambda: kernel.explain(X, compil=False),
+        "device": lambda: kernel.source(X, devic="cpu"),
+        "out": lambda: kernel(X, outt=X),
+        "cc": lambda: plain.explain(X, ccc=80),
+    }
+    for option, call in calls.items():
+        with pytest.raises(ArgumentError, match=rf"did you mean {option}\?"):
+            call()

@@ -21,6 +21,7 @@ WEIGHTS = {"w": np.ones(2), "deep": [np.ones(2), 3.0]}
 GENERATOR = np.random.default_rng(0)
 Pair = namedtuple("Pair", "low high")
 COUNT = 0
+GAIN = np.full(3, 2.0)
 
 
 class Model:
@@ -342,3 +343,14 @@ def test_names_of_attributes_are_no_names_outside(library, monkeypatch):
     monkeypatch.setitem(globals(), "T", 7)
     assert turned(x).shape == (3, 2) and sum(map(len, turned._traces.values())) == 1
     assert fd.fuse(lambda a: module.einsum("ij,kj,kl->il", a, a, a))(x).tolist() == [[6] * 3] * 2
+
+
+def test_arrays_outside_have_the_names_by_which_the_function_reads_them():
+    bias = np.ones(3)
+    f = fd.fuse(lambda x: x * GAIN + bias + Model.table[0] + np.array([1, 2, 3]))
+    listed = [line.split()[0] for line in f.explain(np.ones((2, 3)), compile=False).arguments]
+    assert listed == ["x", "GAIN", "bias", "table", "captured_0"]
+    assert fd.fuse(lambda bias: bias + GAIN[:1])(bias).tolist() == [3, 3, 3]
+    torch = pytest.importorskip("torch")
+    with pytest.raises(fd.DeviceError, match="t is a torch tensor on the CPU and GAIN is a NumPy array"):
+        fd.fuse(lambda t: t * GAIN)(torch.ones(3))

@@ -20,7 +20,7 @@ def write(recorder: Recorder, target: Any, value: Tracer, casting: str) -> None:
         return
     if not isinstance(target, Tracer):
         raise TraceError(
-            f"out= is a {type(target).__name__} that is no argument of the function",
+            f"out= is of type {type(target).__name__}, and no argument of the function",
             "trace.out",
             help="pass it to the function, or leave out= away",
         )

@@ -68,5 +68,5 @@ def arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str,
         if key not in IGNORED and not neutral:
             effective[RENAMED.get(key, key)] = value
     if "array" not in effective:
-        raise ArgumentError(f"{name} misses its array", "argument.missing", help="pass the array first")
+        raise ArgumentError(f"{name} is missing its array", "argument.missing", help="pass the array first")
     return effective, out
