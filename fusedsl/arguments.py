@@ -193,7 +193,7 @@ def keyword_names(function: Callable) -> frozenset[str]:
     return frozenset(p.name for p in _parameters(function) if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD))
 
 
-def check_option_names(function: Callable, named: Mapping[str, Any], options: Collection[str]) -> None:
+def check_options(function: Callable, named: Mapping[str, Any], options: Collection[str]) -> None:
     """ArgumentError for a keyword that the function does not take, and that is nearly an option."""
     parameters = _parameters(function)
     if any(p.kind is p.VAR_KEYWORD for p in parameters):

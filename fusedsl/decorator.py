@@ -10,15 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from . import metric_counts
-from .arguments import (
-    Arguments,
-    Describe,
-    InsideTrace,
-    Untraceable,
-    check_option_names,
-    keyword_names,
-    positional_names,
-)
+from .arguments import Arguments, Describe, InsideTrace, Untraceable, check_options, keyword_names, positional_names
 from .config import Options, current
 from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, trimmed
 from .inspection import NO_OPTIONS, Inspectable, Inspected, check_save_keywords, split_options
@@ -230,7 +222,7 @@ class Fused(Inspectable, Generic[P, R]):
         free = self._keywords.difference(self._names[: len(args)])
         keywords, chosen = split_options(keywords, free, options)
         if not keywords.keys() <= self._keywords:
-            check_option_names(self.function, keywords, options)
+            check_options(self.function, keywords, options)
         return self._arguments(args, keywords, described), chosen
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple:
