@@ -14,6 +14,7 @@ from .. import config
 from ..backends.cpu.work import CpuLaunch
 from .free_memory import exhausted
 from .long_calls import is_abandoned
+from .work_sharing import SharedUnits, can_share
 
 PIECES_PER_THREAD = 8  # at most, of short work: enough to balance the threads
 FIRST_PIECE_GRAINS = 32  # of the first piece, before one is timed: some tenths of a second at most
@@ -50,8 +51,11 @@ class Pool:
         if self.threads == 1 and count <= FIRST_PIECE_GRAINS * grain:  # an interrupt can wait for it
             function(slots, 0, count)
             return
-        # few pieces: a thread that comes for its next one may have to wait for the GIL
-        job = Job(function, slots, count, grain, -(-count // (PIECES_PER_THREAD * self.threads)))
+        job: Job | SharedJob
+        if count <= FIRST_PIECE_GRAINS * grain * self.threads and can_share(function):
+            job = SharedJob(SharedUnits(function, slots, count, grain))
+        else:  # few pieces: a thread that comes for its next one may have to wait for the GIL
+            job = Job(function, slots, count, grain, -(-count // (PIECES_PER_THREAD * self.threads)))
         for _ in range(min(self.threads, -(-count // job.step)) - 1):
             self.queue.put(job)
         try:
@@ -60,24 +64,79 @@ class Pool:
             job.join()
 
 
-class Job:
+class ThreadedJob:
+    """A launch whose units several threads compute: the caller, and those of the pool that find some left."""
+
+    __slots__ = ("ended", "owner", "started")
+
+    def __init__(self) -> None:
+        self.owner = threading.current_thread()
+        self.started: list[None] = []
+        self.ended: SimpleQueue = SimpleQueue()
+
+    def run(self) -> None:
+        """Compute units until none are left."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let no thread take a further unit."""
+        raise NotImplementedError
+
+    def work(self) -> None:
+        """`run` on a thread of the pool; the caller waits for the threads that started before the units ran out."""
+        self.started.append(None)
+        try:
+            self.run()
+        finally:
+            self.ended.put(None)
+
+    def join(self) -> None:
+        """Wait for all threads, after an interrupt too, since they write to the caller's arrays."""
+        self.close()
+        ended, interrupt = 0, None
+        while ended < len(self.started):  # read again: a thread that starts late may end early
+            try:
+                self.ended.get()
+                ended += 1
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+
+class SharedJob(ThreadedJob):
+    """Short work: each thread computes in one call."""
+
+    __slots__ = ("step", "units")
+
+    def __init__(self, units: SharedUnits):
+        super().__init__()
+        self.units, self.step = units, units.grain
+
+    def run(self) -> None:
+        if not is_abandoned(self.owner):
+            self.units.take()
+
+    def close(self) -> None:
+        self.units.close()
+
+
+class Job(ThreadedJob):
     """The pieces of one launch, taken by any free thread.
 
     The length of the next piece follows from the time of the last one: at most `largest` units, or `grain` if that is
     more.
     """
 
-    __slots__ = ("begun", "count", "ended", "function", "grain", "largest", "lock", "owner", "slots", "started", "step")
+    __slots__ = ("begun", "count", "function", "grain", "largest", "lock", "slots", "step")
 
     def __init__(self, function, slots: int, count: int, grain: int, largest: int):
+        super().__init__()
         self.function, self.slots, self.count, self.grain = function, slots, count, grain
         self.largest = max(grain, largest)
         self.step = min(self.largest, FIRST_PIECE_GRAINS * grain)
-        self.owner = threading.current_thread()
         self.begun = 0  # units that are taken by threads, or done
         self.lock = threading.Lock()
-        self.started: list[None] = []
-        self.ended: SimpleQueue = SimpleQueue()
 
     def take_piece(self) -> tuple[int, int] | None:
         """The next piece; None if none is left, or no one waits for the rest."""
@@ -104,27 +163,9 @@ class Job:
         elif seconds < SHORT and self.step < self.largest:
             self.step = min(self.largest, self.step * 2)
 
-    def work(self) -> None:
-        """`run` on a thread of the pool; the caller waits for the threads that started before the pieces ran out."""
-        self.started.append(None)
-        try:
-            self.run()
-        finally:
-            self.ended.put(None)
-
-    def join(self) -> None:
-        """Wait for all threads, after an interrupt too, since they write to the caller's arrays."""
+    def close(self) -> None:
         with self.lock:
             self.begun = self.count
-        ended, interrupt = 0, None
-        while ended < len(self.started):  # read again: a thread that starts late may end early
-            try:
-                self.ended.get()
-                ended += 1
-            except BaseException as error:
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
 
 
 def set_num_threads(threads: int | None) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.runtime import pool
+from fusedsl.runtime import object_loader, pool, work_sharing
 
 
 @pytest.fixture
@@ -147,3 +147,41 @@ def test_control_c_ends_a_long_call():
     start = time.perf_counter()
     _, told = process.communicate(timeout=60)
     assert time.perf_counter() - start < 2 and told.rstrip().endswith("KeyboardInterrupt")
+
+
+# ---- units that machine code shares
+
+
+def test_shared_units_are_each_computed_once(threads):
+    fd.set_num_threads(7)
+    x = np.arange(5_000_000, dtype=np.float32)
+    kernel, out = fd.kernel("x + 1"), np.zeros_like(x)
+    for _ in range(20):
+        out[:] = np.nan
+        kernel(x, out=out)
+        assert np.array_equal(out, x + 1)
+
+
+def test_closed_work_leaves_its_units():
+    done = np.zeros(100, np.int64)
+
+    @object_loader.PROTOTYPE
+    def count(slots, begin, end):
+        done[begin:end] += 1
+
+    assert work_sharing.can_share(count) and not work_sharing.can_share(len)
+    whole, closed = (work_sharing.SharedUnits(count, 0, 100, 7) for _ in range(2))
+    workers = [threading.Thread(target=whole.take) for _ in range(5)]
+    [each.start() for each in workers]
+    [each.join() for each in workers]
+    assert (done == 1).all()
+    closed.close()
+    closed.take()
+    assert (done == 1).all()
+
+
+def test_without_a_compiler_pieces_are_taken_in_python(threads, monkeypatch):
+    fd.set_num_threads(3)
+    monkeypatch.setattr(work_sharing, "shared_loop", lambda: None)
+    x = np.arange(5_000_000, dtype=np.float32)
+    assert np.array_equal(fd.evaluate("x + 2", x=x), x + 2)
