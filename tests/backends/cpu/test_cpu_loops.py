@@ -6,9 +6,10 @@ import re
 
 import numpy as np
 import pytest
+from llvmlite import ir
 
 import fusedsl as fd
-from fusedsl.backends.cpu import common_arguments, compiler
+from fusedsl.backends.cpu import common_arguments, compiler, interleave
 from fusedsl.backends.cpu.interleave import innermost
 from fusedsl.lru import LRU
 from fusedsl.program import text_source as text
@@ -169,3 +170,23 @@ def test_reductions_of_near_and_far_arguments(text, wanted, columns):
     results = fd.evaluate(text, x=x, fallback=False)
     for result, right in zip(results if isinstance(results, tuple) else (results,), wanted(x), strict=True):
         np.testing.assert_allclose(result, right, rtol=1e-12, atol=1e-10 * np.abs(right).max())
+
+
+def test_chains_of_gathers_are_interleaved():
+    """A binary search reads where it has read before; a gather at indices in memory waits for nothing."""
+    x = np.random.default_rng(1).standard_normal(3000, dtype=np.float32)
+    edges = np.sort(x[:1000])
+    search = fd.fuse(lambda edges, x: np.searchsorted(edges, x))
+    assert np.array_equal(search(edges, x), np.searchsorted(edges, x))
+    module = ir.Module()
+    kind, word = ir.FloatType().as_pointer(), ir.IntType(64)
+    function = ir.Function(module, ir.FunctionType(word, [word]), "chain")
+    builder = ir.IRBuilder(function.append_basic_block())
+    at = function.args[0]
+    for number in range(1, 5):
+        loaded = builder.load(builder.inttoptr(at, kind), typ=ir.FloatType())
+        instructions = list(builder.block.instructions)
+        assert interleave.gather_chain(instructions) == number
+        expected = interleave.CHAINED_COUNT if number >= interleave.GATHER_CHAIN else 1
+        assert interleave.interleave_count(instructions) == expected
+        at = builder.fptosi(loaded, word)
