@@ -17,8 +17,6 @@ IDENTIFIER = re.compile(r"`([A-Za-z_]\w*)(?:\([^`]*\))?`")
 WORD = re.compile(r"[A-Za-z_]\w*")
 # what other software defines, or the program of a user
 ELSEWHERE = {"co_names", "PyArray_DATA", "__reduce_ex__", "einsum", "gradient_0", "gradient_1"}
-# folders whose comments still begin in the middle of a sentence: the list only shrinks
-FRAGMENTS = {"columns", "scan_sort"}
 
 
 @cache
@@ -72,5 +70,5 @@ def test_prose_begins_with_the_term():
     """A docstring or a field's comment says what the thing is; it does not go on from the line above."""
     begins = {path: [part.lstrip() for part in prose(text)] for path, text in texts().items()}
     found = {path for path, parts in begins.items() if any(part.startswith(("Of ", "…", "... ")) for part in parts)}
-    fragments = {str(path.relative_to(ROOT)) for path in found if path.parent.name not in FRAGMENTS}
+    fragments = {str(path.relative_to(ROOT)) for path in found}
     assert not fragments, f"no comment begins with … or Of: say what the thing is: {sorted(fragments)}"

@@ -124,7 +124,7 @@ class CpuAttentionEmitter(AttentionScratch):
         tiles = {s.value.name: s.value.name for s in self.attention.scores} | dict(block_mask.full_names)
         full = self.element_inputs(block_mask.full_phases, [])
         for phase in block_mask.full_phases:
-            full += ["", "# … all of which count", *self.phase(phase, tiles)]
+            full += ["", "# a full tile: no mask", *self.phase(phase, tiles)]
         is_full = block_mask.body.results[1].name
         is_full = f"{is_full} & (attempt == 0)" if self.exact else is_full
         return [f"if {is_full}:", *indented(full), "else:", *indented(partial)]

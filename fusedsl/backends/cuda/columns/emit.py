@@ -18,8 +18,8 @@ from . import ColumnReducer, ColumnReducerIntrinsics
 from .emit_index import ColumnIndex
 from .layout import ColumnSchedule, record_bytes, record_places
 
-TILES = 16  # that are measured from what the first of them comes to: as many times its variance is lost in rounding
-BATCH_WORDS = 32  # registers of the records that a thread reads at once
+TILES = 16  # tiles that share the reference of the first one: rounding grows with their number
+BATCH_WORDS = 32  # registers for partial records that a thread loads at once
 ENDS = TileIntrinsics(
     "partial_tile"
 )  # the tile of a loop's last iteration, some of whose vectors are beyond the columns

@@ -25,7 +25,7 @@ class ColumnIndex:
 
     src: SourceBuilder
     schedule: ColumnSchedule
-    bases: dict[int, str] = field(default_factory=dict)  # operand -> variable: where a thread's rows begin in it
+    bases: dict[int, str] = field(default_factory=dict)  # operand -> variable with the address of a thread's rows
     multi_axis: MultiAxisIndex = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,7 +121,7 @@ class ColumnIndex:
 
     def _strips(self) -> str:
         s, index, vectors, x = self.schedule, self.index, self._vectors(), self.threads_x
-        if self.kernel.shifted:  # a lane of each strip is there for the others
+        if self.kernel.shifted:  # the last lane of a strip only loads for its neighbour
             return f"{index}({udiv(f'{index}({vectors} + {x} - 2)', f'{x} - 1')})"
         if s.max_threads:
             return f"{index}({udiv(f'{index}({vectors} + {x} - 1)', x)})"

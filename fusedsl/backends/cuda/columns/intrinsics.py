@@ -12,8 +12,8 @@ from ..tile.reduce import ReduceOp, State, from_first
 from ..tile.tile import Tile
 from .partial_records import DIRECT, ROUND, read_part, slots_of, tile_of, write_part
 
-RECORD_ALIGNMENT = 8  # of each part of the states in a record
-States = list[State]  # of the kept elements of a vector
+RECORD_ALIGNMENT = 8  # bytes: alignment of each component of a state in a record
+States = list[State]  # one for each element of a vector of rows
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class ColumnReducer:
             threads = b.mul(side, e.special_register("ntid.y") if self.max_threads else I32(self.threads_y))
             first_lane = b.or_(begins, b.icmp_unsigned("==", lane, I32(0)))
             last_lane = b.or_(ends, b.icmp_unsigned("==", lane, b.sub(side, I32(1))))
-            e.barrier()  # what an earlier fold left has been read
+            e.barrier()  # the results of an earlier fold have been read
             for k, state in enumerate(states):
                 lent = b.icmp_signed("<", I32(k), shift)
                 place = b.and_(b.sub(I32(k), shift), I32(self.width - 1))
@@ -202,7 +202,7 @@ class ColumnReducer:
         b, lane, level = e.builder, self._lane(e), self._level(e)
         kinds = [part.type for part in states[0]]
         columns = self._pool(e, kinds)
-        e.barrier()  # what an earlier fold left has been read
+        e.barrier()  # the results of an earlier fold have been read
         first = b.add(b.mul(level, I32(self.columns)), lane)
         for k, state in enumerate(states):
             write_part(e, columns, b.add(first, I32(k * self.threads_x)), state)
@@ -231,7 +231,7 @@ class ColumnReducer:
             return b.add(of, b.mul(threads, I32(k)))
 
         def several() -> list[ir.Value]:
-            e.barrier()  # what an earlier fold left has been read
+            e.barrier()  # the results of an earlier fold have been read
             for k, state in enumerate(states):
                 write_part(e, columns, place(first, k), state)
             e.barrier()

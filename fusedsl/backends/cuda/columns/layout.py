@@ -11,7 +11,7 @@ from ....kernel_ir.phase import Phase
 from ..schedule_base import Extents, Schedule
 from ..split_heuristics import exchange_count
 
-ALIGNMENT = 8  # bytes, of each part of the states in a record
+ALIGNMENT = 8  # bytes: alignment of each component of a state in a record
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class LoopedColumnSchedule(ColumnSchedule):
         if not self.is_split:
             return LaunchConfig(blocks, self.block_threads)
         lines = self.threads_y if self.max_threads else 1
-        if self.blocks_per_strip == 1:  # what is compiled does without, but takes it
+        if self.blocks_per_strip == 1:  # the binary has the parameter, but does not use it
             return LaunchConfig(blocks, self.block_threads, workspace=1, semaphores=1, block_dim_y=lines)
         size, semaphores = blocks * block_state_bytes(self, kernel), 2 * count if together else count
         launch = LaunchConfig(blocks, self.block_threads, cooperative=together, workspace=size, semaphores=semaphores)

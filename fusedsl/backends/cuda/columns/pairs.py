@@ -12,14 +12,14 @@ from ....kernel_ir.liveness import register_count
 from ..split_heuristics import choose_blocks_per_row, finishes_at_once, fold_bytes, row_length, state_words
 from .layout import LoopedColumnSchedule, strips_of_lanes, vectors_of_row
 
-WARP, BLOCK = 32, 128  # threads
+WARP, BLOCK = 32, 128  # threads of a warp, of a block
 SHARED = 36 << 10  # bytes of states that a block's threads exchange
 WIDTHS = (8, 4, 2, 1)  # rows of a thread
-MOST_REGISTERS = 232  # of a thread: two blocks an SM, whose rows are work enough for each other's loads
-BASE = 24  # registers beside rows, columns and states: addresses, counters
+MOST_REGISTERS = 232  # registers per thread: two blocks per SM, each of which hides the other's loads
+BASE = 24  # registers for addresses and counters
 TEMPORARIES = 3  # registers of each row while a pair is computed
-LEAST_TURNS = 8  # of the loop of a block that shares a strip: the last one merges what each of them leaves
-ELEMENTS = 16  # pairs of a thread in an iteration, at most
+LEAST_TURNS = 8  # iterations of a block that shares a strip: fewer do not pay for the combination of partial states
+ELEMENTS = 16  # most pairs of a thread in an iteration
 CODE = 1200  # instructions of costly functions in an iteration: ptxas takes seconds for more, and caches hold no more
 
 

@@ -36,4 +36,4 @@ def tile_of(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: typ
     return elements * (tile.count // len(elements))
 
 
-ROUND, DIRECT = 8, 2  # states that one thread merges for others, and that all read and merge for themselves
+ROUND, DIRECT = 8, 2  # states that one thread merges for all; states that every thread merges itself

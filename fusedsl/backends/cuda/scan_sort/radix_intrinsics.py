@@ -98,7 +98,7 @@ def scatter_digits(sorter: RadixSorter) -> Callable:
 
 
 def _totals(e: Emitter, counts: ir.Value, block: ir.Value, blocks: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Of the thread's bin: (words of the row's earlier blocks, of all blocks)."""
+    """(words of the thread's bin in earlier blocks of the row, in all blocks)."""
     b, own = e.builder, thread(e)
     more = lambda n, *_: b.icmp_signed("<", n, blocks)  # noqa: E731
     with looped(e, [I32(0), I32(0), I32(0)], more) as (state, following):
@@ -153,7 +153,7 @@ class TileScatter:
         self.columns, self.columns_out = (sorter.positions_at(e, room, padded, h) for h in (half, other))
         self.own, self.warp = thread(e), e.builder.lshr(thread(e), I32(5))
         self.ranks = e.shared_array(I32, WARPS * BINS)  # of each warp: words of each digit so far, then their places
-        self.shifts = e.shared_array(I32, BINS)  # from a place in the tile to that in the row
+        self.shifts = e.shared_array(I32, BINS)  # distance from a position in the tile to that in the row
         self.words = e.shared_array(sorter.word, sorter.tile)  # the tile in order
 
     def run(self, begin: ir.Value, end: ir.Value, first: ir.Value, moves: ir.Value) -> None:

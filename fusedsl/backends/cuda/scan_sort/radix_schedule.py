@@ -15,14 +15,14 @@ from ..rows.schedule import RowSchedule
 from ..schedule_base import Extents
 from .sort_method import sort_of
 
-THREADS, BLOCKS = 256, 2  # of a block: one for each bin; on an SM: few, whose threads have many words under way
-STAGE = 16 << 10  # bytes of a tile of words, which shared memory puts in order
-MOST_COLUMNS = 1 << 30  # of a row: places are int32
+THREADS, BLOCKS = 256, 2  # threads per block: one for each bin; blocks per SM: few, with many words in flight
+STAGE = 16 << 10  # bytes of a tile of words that is sorted in shared memory
+MOST_COLUMNS = 1 << 30  # columns of a row: positions are int32
 PASS_REGISTERS = 110  # registers of a thread that ranks and scatters a tile
-ADDRESSING = 20  # … beside what the bodies hold
+ADDRESSING = 20  # registers for addresses, beside those of the bodies
 READ_AHEAD = 8  # elements that a thread loads at once as it makes keys, and as it works on the ranks
-BINS_BYTES = 1024  # of a block's counts of a digit
-PADDING = 64  # words: a half of the room for a row is a multiple of it
+BINS_BYTES = 1024  # bytes of a block's histogram of a digit
+PADDING = 64  # words: each of a row's two buffers is a multiple of it
 
 
 @dataclass(frozen=True)

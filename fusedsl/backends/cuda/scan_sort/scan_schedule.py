@@ -15,18 +15,18 @@ from ..rows.choose import schedule_rows
 from ..rows.schedule import WARP, LoopedRowSchedule, ResidentRowSchedule, RowSchedule, contiguous, row_width
 from ..schedule_base import Extents
 
-ADDRESSING = 16  # registers beside those that hold tiles
-LONGEST = 32768  # elements of a row that is held whole where it could as well be looped over
-BLOCK = 256  # threads of a loop
-SHORT = 1024  # elements of a row that a warp scans, where rows of many lengths share what is compiled
-HELD = (32, 128, 512, 2048)  # … and of the longest row in each of the classes that are held
-ROWS = 4  # short ones that share a block: the warps of one longer row meet at the block's barriers
-FEW_ROWS = 4  # rows an SM, below which the tiles of long rows are worked on at once
-HEADER = 16  # bytes of counters before the slots of a linked scan
-WIDE = 16  # … where offsets have 64 bits
-TILE_WORDS = 16  # registers a thread for a tile of the widest array
-LINK_WORDS, LINK_BLOCK = 64, 512  # … for a tile of all that is alive, and threads, where tiles hand their states on
-ACROSS_LANES, ACROSS_COLUMNS = 8, 8  # threads of a row, and columns of each, where neighbours are rows
+ADDRESSING = 16  # registers for addresses and counters
+LONGEST = 32768  # columns of the longest row that stays in registers although a loop is possible
+BLOCK = 256  # threads of a block that loops over a row
+SHORT = 1024  # columns of a row that one warp scans, in binaries for many lengths
+HELD = (32, 128, 512, 2048)  # longest row of each class of lengths that stays in registers
+ROWS = 4  # short rows per block; longer ones need the block's barriers for themselves
+FEW_ROWS = 4  # rows per SM, below which the tiles of long rows are scanned by several blocks (look-back)
+HEADER = 16  # bytes of counters before the tile states of a look-back scan
+WIDE = 16  # further registers if offsets have 64 bits
+TILE_WORDS = 16  # registers per thread for a tile of the widest array
+LOOKBACK_WORDS, LOOKBACK_BLOCK = 64, 512  # registers per thread for live tiles, and threads, of a look-back scan
+ACROSS_LANES, ACROSS_COLUMNS = 8, 8  # threads of a row, and columns of each, if neighbouring lanes are rows
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,10 @@ def _linked(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
     wide = any(v.dtype.bits == 64 for use in phase.scan_uses for v in use.accumulators)
     # 64-bit states take temporaries of two registers; split vectors and lone elements are masked one by one
     masked = row_width(kernel) == 1 or max_misalignment(kernel, row_width(kernel))
-    elements, room = 1, LINK_WORDS // (2 if wide or masked else 1)
+    elements, room = 1, LOOKBACK_WORDS // (2 if wide or masked else 1)
     while elements * 2 * _alive(kernel, phase) <= room:
         elements *= 2
-    schedule = _tiles(LookbackSchedule, kernel, columns, hardware, elements, LINK_BLOCK)
+    schedule = _tiles(LookbackSchedule, kernel, columns, hardware, elements, LOOKBACK_BLOCK)
     reason = (
         f"few rows: each tile of {schedule.tile_elements} of {columns} columns is a block of {schedule.threads} "
         f"threads, that finds what lies before it from the totals that earlier tiles leave"

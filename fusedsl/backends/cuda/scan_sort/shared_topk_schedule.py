@@ -13,8 +13,8 @@ from ..schedule_base import Extents
 from .sort_method import sort_of
 from .sort_schedule import SortSchedule, generic_sort, schedule_sort
 
-LEAST_COLUMNS = 1 << 15  # of a row that blocks share
-SHARING = 2  # blocks of a row at least
+LEAST_COLUMNS = 1 << 15  # columns of a row that several blocks share
+SHARING = 2  # least blocks per row
 
 
 @dataclass(frozen=True)

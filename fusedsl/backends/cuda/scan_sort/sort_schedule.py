@@ -16,18 +16,18 @@ from ..schedule_base import Extents
 from .radix_schedule import can_radix_sort, schedule_radix_sort
 from .sort_method import SortMethod, needs_wide_entries, sort_of
 
-ADDRESSING = 20  # registers beside those that hold entries
-ROUNDS, ROUNDS_COLUMNS = 32, 1024  # the best so many of so many columns are taken out one after the other
-SHORTER = (32, 128, 256, 512)  # … where lengths share what is compiled, up to one of these
-ROUND_ELEMENTS = 8  # of a thread, that it puts in order itself
-TEAMS = 4  # warps of a block whose rows are worked on by a warp or less
-ROOM_BYTES = 32 << 10  # of shared memory for entries
+ADDRESSING = 20  # registers for addresses and counters
+ROUNDS, ROUNDS_COLUMNS = 32, 1024  # most results and columns of a top-k by repeated extraction of the best
+SHORTER = (32, 128, 256, 512)  # classes of lengths that share a binary
+ROUND_ELEMENTS = 8  # elements that a thread sorts in registers
+WARPS = 4  # warps of a block if a row has a warp or less
+ENTRIES_BYTES = 32 << 10  # shared memory for entries
 BLOCK = 512  # threads that sort or merge
-CHOOSERS, FEW_CHOOSERS = 256, 1024  # … and that gather the best of a long row: at most, and of few rows
-BUSY = 512  # threads of an SM that gather while others wait for each other
-TILE, LONG_TILE = 8, 16  # elements of a thread's tile; and where a warp gathers, which waits for no other
+TOPK_BLOCK, FEW_ROWS_BLOCK = 256, 1024  # most threads that select the top-k of a long row; of few rows
+BUSY = 512  # threads per SM that select while others wait at a barrier
+TILE, LONG_TILE = 8, 16  # elements of a thread's tile; of one whose row has a single warp, which needs no barrier
 MANY = 1 << 20  # columns: more than any tile has
-SCARCE = 8  # columns for each that is wanted, from which on warps gather the best rather than sort all
+SCARCE = 8  # columns per result, from which on warps select the top-k instead of sorting the row
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SortSchedule(RowSchedule):
         launch = super().config(kernel, extents)
         if self.sort_method.method != "merge":
             return launch
-        size = runs(extents[-1], self.width, self.sort_method.size) * ROOM_BYTES  # two halves of whole runs a row
+        size = runs(extents[-1], self.width, self.sort_method.size) * ENTRIES_BYTES  # two halves of whole runs a row
         return replace(launch, workspace=2 * prod(extents[: kernel.row_axes]) * size)
 
 
@@ -100,7 +100,7 @@ def generic_sort(
 
 def _slots(two_words: bool) -> int:
     """Entries that shared memory has room for."""
-    return ROOM_BYTES // (16 if two_words else 8)
+    return ENTRIES_BYTES // (16 if two_words else 8)
 
 
 def _of_width(schedule: SortSchedule, wide: bool) -> SortSchedule:
@@ -139,7 +139,7 @@ def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, count: int, 
     below = max((v for v in VECTOR_CLASSES if v < vectors and v * width * threads <= columns), default=0)
     reason = f"the best {count} of {columns} columns are taken out one by one by {threads} threads, that hold the row"
     rank = SortMethod("rounds", -(-count // threads))
-    rows = TEAMS * WARP // threads
+    rows = WARPS * WARP // threads
     return _with_registers(
         kernel, hardware, reason, SortSchedule(width, vectors, below, threads, rows, 1, sort_method=rank)
     )
@@ -158,10 +158,10 @@ def _chosen(
     kernel: KernelIR, extents: tuple[int, ...], width: int, count: int, slots: int, hardware: Hardware
 ) -> SortSchedule:
     rows, columns, keep = prod(extents[: kernel.row_axes]), extents[-1], _power(count)
-    threads = FEW_CHOOSERS if rows < hardware.multiprocessors and columns >= FEW_CHOOSERS * TILE else CHOOSERS
-    while threads > WARP and threads <= CHOOSERS and rows * threads // 2 >= hardware.multiprocessors * BUSY:
+    threads = FEW_ROWS_BLOCK if rows < hardware.multiprocessors and columns >= FEW_ROWS_BLOCK * TILE else TOPK_BLOCK
+    while threads > WARP and threads <= TOPK_BLOCK and rows * threads // 2 >= hardware.multiprocessors * BUSY:
         threads //= 2
-    threads = max(WARP, threads * slots * 8 // ROOM_BYTES)
+    threads = max(WARP, threads * slots * 8 // ENTRIES_BYTES)
     vectors = max(1, (TILE if threads > WARP else LONG_TILE) // width)
     slots = min(slots, max(4 * keep, 2 * _power(threads * vectors * width)))
     limit = slots // 4

@@ -19,7 +19,7 @@ class TileStates:
 
     @property
     def bits(self) -> list[int]:
-        """Of the state's parts in memory."""
+        """The width in memory of each component of the state."""
         return [64 if getattr(kind, "bitwidth", 1) == 64 else 32 for kind in self.rule.state]
 
     @property
@@ -29,14 +29,14 @@ class TileStates:
 
     @property
     def slot(self) -> int:
-        """Bytes."""
+        """Bytes of a slot."""
         return 8 * (self.words + 1)
 
     def _at(self, e: Emitter, base: ir.Value, place: ir.Value) -> ir.Value:
         return e.builder.add(base, e.builder.mul(e.builder.sext(place, I64), I64(self.slot)))
 
     def store(self, e: Emitter, base: ir.Value, place: ir.Value, state: State) -> None:
-        """By one thread."""
+        """Store a state, by one thread."""
         b, at = e.builder, self._at(e, base, place)
         parts = [self._bits_of(e, part, bits) for part, bits in zip(state, self.bits)]
         if not self.words:
