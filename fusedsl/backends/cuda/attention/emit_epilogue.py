@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from ....kernel_ir.phase import Body, Store, Value
+from ..mma import scatter_fragment, splat_rows, store_fragment, store_row_values
 from .emit_fragment import OUTPUT, Domain, FragmentEmitter
 from .emit_softmax import OnlineSoftmax
-from .intrinsics import scatter_fragment, splat_rows, store_fragment, store_row_values
 
 PAIRED = ("bfloat16", "float16", "float32", "float64")  # output dtypes that are stored two elements at a time
 NO_STORES: Mapping[int, Callable[[str], None]] = MappingProxyType({})

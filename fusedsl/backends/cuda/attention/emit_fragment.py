@@ -12,10 +12,10 @@ from types import MappingProxyType
 from ....kernel_ir.kernel import Load
 from ....kernel_ir.phase import Body
 from ..emit.source_text import SourceBuilder, indented, signature
+from ..mma import FragmentIntrinsics
+from ..mma.tile_sizes import ROWS
 from ..peephole.narrow_integers import PLACES, narrowed
 from .emit_facts import AttentionFacts
-from .intrinsics import FragmentIntrinsics
-from .sm90_schedule import ROWS
 
 # functions for which the hardware's approximation is accurate enough
 SCORE, OUTPUT = FragmentIntrinsics("score_fragment"), FragmentIntrinsics("output_fragment")

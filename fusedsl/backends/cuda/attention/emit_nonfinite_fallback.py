@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from ....kernel_ir.attention import OutputEpilogue
 from ..emit.source_text import either
+from ..mma.tile_sizes import ROWS, WARP_ROWS
 from .emit_facts import AttentionFacts
 from .emit_fragment import OUTPUT, Domain, FragmentEmitter, IndexSpace
 from .emit_softmax import OnlineSoftmax
 from .intrinsics import WarpRow, WarpRowIntrinsics
-from .sm90_schedule import ROWS, WARP_ROWS
 
 QK_ROW, OUTPUT_ROW = WarpRowIntrinsics("qk_row"), WarpRowIntrinsics("output_row")
 

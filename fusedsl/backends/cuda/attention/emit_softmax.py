@@ -1,6 +1,6 @@
 """Emits the online softmax: the state of rows, the phases of a key tile with and without masks, the state update.
 
-A row belongs to a quad of four threads (intrinsics/fragment.py): reductions run along the rows of fragments, and a
+A row belongs to a quad of four threads (mma/fragment.py): reductions run along the rows of fragments, and a
 score and the values computed from it stay in one thread.
 """
 
@@ -13,9 +13,9 @@ from itertools import takewhile
 from ....kernel_ir.phase import Phase, Reduction, Value
 from ..emit.intrinsic import Named
 from ..emit.source_text import reduction_source
+from ..mma import quad_all_reduce, splat_rows
 from .emit_element_mask import ElementMask
 from .emit_fragment import SCORE, Domain, FragmentEmitter
-from .intrinsics import quad_all_reduce, splat_rows
 
 
 class OnlineSoftmax:

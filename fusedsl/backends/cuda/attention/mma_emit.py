@@ -10,6 +10,8 @@ from ....kernel_ir.attention_operands import scheduled_operands
 from ....kernel_ir.kernel import AttentionKernel
 from ..emit.intrinsic import Binding, Function
 from ..emit.source_text import header, indented
+from ..mma import Fragment, row_positions
+from ..mma.tile_sizes import COPY_BYTES, SWIZZLE_BYTES
 from ..tile import dynamic_smem, wait_group
 from .emit_block_mask import BlockMaskBits
 from .emit_element_mask import ElementMask
@@ -19,8 +21,8 @@ from .emit_fragment import APPROX, OUTPUT, SCORE, FragmentEmitter
 from .emit_nonfinite_fallback import NonfiniteFallback
 from .emit_softmax import OnlineSoftmax
 from .emit_split_kv import SplitCombiner
-from .intrinsics import Fragment, approx, fma_pv, fma_qk, mma_pv, mma_qk, row_positions, store_p
-from .mma_schedule import COPY_BYTES, SWIZZLE_BYTES, MmaAttentionSchedule
+from .intrinsics import approx, fma_pv, fma_qk, mma_pv, mma_qk, store_p
+from .mma_schedule import MmaAttentionSchedule
 from .mma_smem_tiles import PagedLookups, SmemTiles
 
 PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}

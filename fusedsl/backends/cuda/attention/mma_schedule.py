@@ -11,12 +11,11 @@ from ....hardware import Hardware, registers_for
 from ....kernel_ir.attention_operands import AttentionOperands, operands_of, scheduled_operands
 from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.launch_config import LaunchConfig
+from ..mma.tile_sizes import COPY_BYTES, SWIZZLE_BYTES
 from ..schedule_base import Extents, Schedule
 from .sm90_schedule import block_mask_words
 
 ROWS = 16  # query rows of a warp
-SWIZZLE_BYTES = 128  # bytes of a swizzled row in shared memory
-COPY_BYTES = 16  # bytes of one cp.async
 MMA_K = 16  # q·k sums are padded to a multiple of it
 WIDEST = {"float16": 256, "bfloat16": 256, "float32": 256, "float64": 64}  # output columns that fit in registers
 SHAPES = ((8, 64), (4, 64), (4, 32), (2, 32), (2, 16))  # (warps, columns), the best first

@@ -7,10 +7,11 @@ Each warp looks up the addresses of paged k and v rows, one or two rows a lane. 
 from __future__ import annotations
 
 from ....kernel_ir.attention import PagedOperands
+from ..mma import copy_rows, put_rows, row_addresses
 from ..tile import Tile
 from .emit_facts import AttentionFacts
 from .emit_fragment import Domain, FragmentEmitter, IndexSpace
-from .intrinsics import PagedLookup, PagedLookupIntrinsics, copy_rows, put_rows, row_addresses
+from .intrinsics import PagedLookup, PagedLookupIntrinsics
 from .mma_schedule import MmaAttentionSchedule
 
 ELEMENTS_PER_LOAD = 8  # elements per thread and step if an operand is loaded element by element

@@ -1,7 +1,7 @@
 """Emits attention for sm_90: one producer warpgroup loads by TMA, consumer warpgroups of 64 rows compute by wgmma.
 
 Scores, p and the output accumulator stay in registers. q·k of a key tile overlaps p·v of the tile before; reductions
-run along the rows of fragments (intrinsics/fragment.py). Blocks are persistent: they process one work tile after
+run along the rows of fragments (mma/fragment.py). Blocks are persistent: they process one work tile after
 another, and the loads run ahead of the epilogue.
 """
 
@@ -12,6 +12,8 @@ from contextlib import nullcontext
 from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.parameter_layout import kernel_params
 from ..emit.source_text import header
+from ..mma import Fragment, row_positions, store_rows
+from ..mma.tile_sizes import ALIGNMENT, ROWS, SWIZZLE_ELEMENTS, WARP_ROWS, WARPGROUP
 from ..tile import (
     dynamic_smem,
     mn_major_descriptor,
@@ -28,10 +30,10 @@ from .emit_epilogue import Epilogue
 from .emit_fragment import APPROX, OUTPUT, SCORE, FragmentEmitter
 from .emit_nonfinite_fallback import NonfiniteFallback
 from .emit_softmax import OnlineSoftmax
-from .intrinsics import Fragment, approx, row_positions, store_rows, wgmma_pv, wgmma_qk
+from .intrinsics import approx, wgmma_pv, wgmma_qk
 from .sm90_mainloop import NEXT_SCORES, WORK_ITER, Sm90Mainloop, sm90_facts
 from .sm90_producer import Sm90Producer, TmaPipelines
-from .sm90_schedule import ALIGNMENT, ROWS, SWIZZLE_ELEMENTS, WARP_ROWS, WARPGROUP, Sm90AttentionSchedule, smem_offsets
+from .sm90_schedule import Sm90AttentionSchedule, smem_offsets
 from .sm90_tile_scheduler import Sm90TileScheduler
 from .sm90_tile_shape import warpgroup_registers
 

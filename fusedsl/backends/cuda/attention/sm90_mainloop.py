@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from ....kernel_ir.kernel import AttentionKernel
 from ..emit.source_text import indented
+from ..mma.tile_sizes import ROWS, SWIZZLE_ELEMENTS
 from .emit_facts import AttentionFacts
 from .emit_fragment import Domain
 from .emit_softmax import OnlineSoftmax
 from .sm90_producer import TmaPipelines
-from .sm90_schedule import ROWS, SWIZZLE_ELEMENTS, Sm90AttentionSchedule, bias_operand
+from .sm90_schedule import Sm90AttentionSchedule, bias_operand
 from .sm90_tile_scheduler import Sm90TileScheduler
 from .sm90_tile_shape import is_index_mask
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..emit.source_text import indented
+from ..mma.tile_sizes import SWIZZLE_ELEMENTS
 from .emit_facts import AttentionFacts
-from .sm90_schedule import SWIZZLE_ELEMENTS, Sm90AttentionSchedule
+from .sm90_schedule import Sm90AttentionSchedule
 from .sm90_tile_scheduler import WORK_INFO_SLOT, Sm90TileScheduler
 
 

@@ -12,16 +12,11 @@ from ....hardware import Hardware
 from ....kernel_ir.attention_operands import ABSENT, AttentionOperands, loaded_operand, operands_of, scheduled_operands
 from ....kernel_ir.kernel import AttentionKernel, TmaBox
 from ....kernel_ir.launch_config import LaunchConfig
+from ..mma.tile_sizes import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_ELEMENTS, TMA_RANK, WARP_ROWS, WARPGROUP
 from ..schedule_base import Extents, Schedule
 from .sm90_tile_shape import tile_shape
 
-ROWS, WARP_ROWS = 64, 16  # query rows of a warpgroup, and of a warp
-WARPGROUP = 128  # threads
-SWIZZLE_ELEMENTS = 64  # of 16 bits in a swizzled row of 128 bytes
 MOST_HEAD_DIM = 256  # columns of one wgmma
-TMA_RANK = 5  # axes of a tensor map
-ALIGNMENT = 1024
-MBARRIER_BYTES = 8  # bytes of an mbarrier
 SCHEDULER_BYTES = 16  # of the tile scheduler's state
 WORK_INFOS, TILE_INFOS = 4, 8  # slots of work infos and tile infos, published by the producer
 MOST_TILES = 1 << 23  # key tiles: a tile info has 23 bits for their index

@@ -7,7 +7,8 @@ from dataclasses import replace
 from ....config import TENSOR_FLOAT
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.matmul_operands import MatmulOperands
-from .tile_shapes import SWIZZLE_BYTES, BlockShape, FmaTileShape, MmaTileShape
+from ..mma.tile_sizes import SWIZZLE_BYTES
+from .tile_shapes import BlockShape, FmaTileShape, MmaTileShape
 
 # measured: H100, 4096³; of 16 bits relative to the first, which reaches 436 TFLOP/s there
 FMA_SHAPES = (

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import F32, F64, I32, Emitter, emitted, intrinsic, ir, numba_type, types
+from ..mma.tile_sizes import COPY_BYTES
 from ..tile.element_registers import element_type
 from ..tile.memory import ld_shared, st_shared
-from .tile_shapes import COPY_BYTES, FmaTileShape
+from .tile_shapes import FmaTileShape
 
 GROUP = 4  # neighbouring rows and columns of a thread
 i32 = types.int32

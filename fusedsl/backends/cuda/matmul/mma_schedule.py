@@ -12,10 +12,10 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.matmul_axes import extent, worth_tiling
 from ....kernel_ir.matmul_operands import MatmulOperands, is_ragged, matmul_operands
+from ..mma.tile_sizes import COPY_BYTES
 from ..schedule_base import Extents, Schedule
 from .block_shapes import block_shapes, tile_shape
 from .tile_shapes import (
-    COPY_BYTES,
     FRAGMENT_PADS,
     BlockShape,
     FmaTileShape,

@@ -7,10 +7,11 @@ K. A read brings 16 positions along M/N (rows of the left operand, columns of th
 from __future__ import annotations
 
 from ....ir.types import DType
-from ..attention.intrinsics.fragment import matrices
 from ..compiler.numba_backend import F32, I32, Emitter, ir
+from ..mma.fragment import matrices
+from ..mma.tile_sizes import SWIZZLE_BYTES
 from ..tile.memory import ld_shared
-from .tile_shapes import FRAGMENT_PADS, SWIZZLE_BYTES
+from .tile_shapes import FRAGMENT_PADS
 
 
 class Fragments:

@@ -7,10 +7,11 @@ from contextlib import nullcontext
 
 from ....ir.types import dtype
 from ..compiler.numba_backend import I32, I64, VOID, Emitter, emitted, ir, types
+from ..mma.tile_sizes import COPY_BYTES, SWIZZLE_BYTES
 from ..tile.element_registers import stored_type
 from ..tile.memory import load_vector, st_shared
 from ..tile.valid_elements import ValidElements
-from .tile_shapes import COPY_BYTES, SWIZZLE_BYTES, OperandTileShape
+from .tile_shapes import OperandTileShape
 
 CHUNKS = SWIZZLE_BYTES // COPY_BYTES
 i32, i64 = types.int32, types.int64

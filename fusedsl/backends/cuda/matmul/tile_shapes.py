@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ....ir.types import dtype
+from ..mma.tile_sizes import SWIZZLE_BYTES
 
-COPY_BYTES = 16  # the widest cp.async
-SWIZZLE_BYTES = 128  # a swizzled line
 WARP = 32
 FRAGMENT_PADS = {4: 8, 8: 4}  # itemsize -> elements between padded lines: 4 steps of 8 elements are in different banks
 

@@ -1,6 +1,6 @@
-"""Warp products of tiles in swizzled shared memory (smem_swizzle.py): mma.sync, or fused multiply-adds.
+"""Warp products of tiles in swizzled shared memory (mma/smem_swizzle.py): mma.sync, or fused multiply-adds.
 
-A warp has 16 rows; its accumulators are fragments (fragment.py): lane 4 g + t has rows g and g + 8, and of each 8
+A warp has 16 rows; its accumulators are fragments (mma/fragment.py): lane 4 g + t has rows g and g + 8, and of each 8
 columns 2 t and 2 t + 1. Fragments of operands: PTX ISA, "Matrix Fragments for mma.m16n8k16".
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from .....ir.types import DType, dtype
 from ...compiler.numba_backend import F32, F64, I32, VOID, Emitter, emitted, intrinsic, ir, numba_type, types
+from ...mma.fragment import matrices
+from ...mma.fragment_layout import ROWS
+from ...mma.smem_swizzle import CHUNKS, start_of, swizzled
+from ...mma.tile_sizes import COPY_BYTES, SWIZZLE_BYTES
 from ...tile.memory import ld_shared, st_shared
-from ..mma_schedule import COPY_BYTES, SWIZZLE_BYTES
-from .fragment import matrices
-from .fragment_layout import ROWS
-from .smem_swizzle import CHUNKS, start_of, swizzled
 
 PANEL = 64  # elements of 16 bits in a line of a panel
 STEP = 16  # K of one mma.sync

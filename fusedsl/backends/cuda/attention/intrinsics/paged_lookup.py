@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...compiler.numba_backend import I32, I64, emitted, intrinsic, types
+from ...mma.smem_swizzle import CHUNKS, SwizzledTile, start_of, swizzled
 from ...tile.scalar_functions import elements_of, mapped
 from ...tile.shuffle import WARP, shuffle
 from ...tile.sm90 import bits_of
-from .smem_swizzle import CHUNKS, SwizzledTile, start_of, swizzled
 
 i32, i64 = types.int32, types.int64
 

@@ -8,11 +8,11 @@ from math import gcd
 
 from ...compiler.numba_backend import I32, I64, Emitter, ScalarFunction, emitted, ir, types
 from ...math.philox import neighbours, philox_words
+from ...mma.fragment import Fragment, any_of
+from ...mma.fragment_layout import ROWS
 from ...tile.loops import looped
 from ...tile.scalar_functions import scalar_function
 from ...tile.shuffle import shuffle
-from .fragment import Fragment, any_of
-from .fragment_layout import ROWS
 
 FOUR = 4  # numbers of a counter, and elements of a thread in eight columns
 COUNTERS = 4  # that a turn draws from at most: each is a long chain of products, and chains run beside each other

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...compiler.numba_backend import F32, F64, I1, I32, I64, VOID, Emitter, emitted, ir, numba_type, types
-from .fragment_layout import ROWS
+from ...mma.fragment_layout import ROWS
 
 GROUP = 4  # words that are written at once: 16 bytes
 

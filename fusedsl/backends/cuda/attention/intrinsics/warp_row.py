@@ -8,13 +8,13 @@ from functools import cached_property, partial
 
 from .....ir.types import dtype
 from ...compiler.numba_backend import I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
+from ...mma.fragment_layout import ROWS
 from ...tile.element_registers import element_type, stored_type
 from ...tile.scalar_functions import elements_of, mapped
 from ...tile.shuffle import WARP, shuffle
 from ...tile.thread_index import thread_here
 from ...tile.tile import Tile
 from ...tile.valid_elements import ValidElements
-from .fragment_layout import ROWS
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from .....kernel_ir.kernel import MatmulKernel
 from .....kernel_ir.parameter_layout import kernel_params
-from ...attention.intrinsics import Fragment
 from ...emit.intrinsic import Function
 from ...emit.source_text import header
+from ...mma import Fragment
+from ...mma.tile_sizes import ALIGNMENT, ROWS, WARPGROUP
 from ...tile import (
     bar_arrive,
     bar_sync,
@@ -44,7 +45,7 @@ from .. import (
     wgmma_wait_group,
 )
 from .emit_epilogue import PanelEpilogue
-from .schedule import ALIGNMENT, ROWS, WARPGROUP, Sm90MatmulSchedule
+from .schedule import Sm90MatmulSchedule
 from .tensor_maps import SLICE
 from .work_tiles import Sm90WorkTiles
 

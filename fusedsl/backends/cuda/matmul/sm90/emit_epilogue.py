@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from .....kernel_ir.kernel import Load, TmaBox
 from .....kernel_ir.matmul_axes import MatmulAxes
 from .....kernel_ir.phase import Body, PanelFolds, Reduction, Store
-from ...attention.intrinsics import Fragment, FragmentIntrinsics, quad_all_reduce, row_positions, store_row_values
 from ...emit.intrinsic import Function
 from ...emit.source_text import SourceBuilder
+from ...mma import Fragment, FragmentIntrinsics, quad_all_reduce, row_positions, store_row_values
+from ...mma.tile_sizes import ROWS, WARP_ROWS
 from ...peephole.product_epilogues import epilogue_functions
 from ...tile import (
     fence_proxy_async,
@@ -25,7 +26,7 @@ from ...tile import (
     uniform,
 )
 from .. import load_column_values, load_panel, store_panel
-from .schedule import PANEL, ROWS, STAGING, WARP_ROWS
+from .schedule import PANEL, STAGING
 
 ROW_BYTES = 2 * PANEL  # of a panel in shared memory
 STAGED_BYTES = ROWS * ROW_BYTES

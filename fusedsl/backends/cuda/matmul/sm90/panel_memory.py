@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .....ir.types import DType, dtype
-from ...attention.intrinsics.fragment_layout import ROWS
 from ...compiler.numba_backend import I8, I32, I64, Emitter, intrinsic, ir, numba_type, types
 from ...math import convert
+from ...mma.fragment_layout import ROWS
 from ...tile.element import narrowed_value, pair, stored_elements, unpaired
 from ...tile.element_registers import is_packed
 from ...tile.memory import load_vector, store_vector

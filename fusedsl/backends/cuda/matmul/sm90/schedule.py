@@ -14,7 +14,7 @@ from .....kernel_ir.launch_config import LaunchConfig
 from .....kernel_ir.matmul_axes import extent
 from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
 from .....kernel_ir.phase import PANEL_COLUMNS, Phase
-from ...attention.sm90_schedule import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_ELEMENTS, TMA_RANK, WARP_ROWS, WARPGROUP
+from ...mma.tile_sizes import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_ELEMENTS, TMA_RANK, WARP_ROWS, WARPGROUP
 from ...schedule_base import Extents, Schedule
 from .tensor_maps import KINDS, SLICE, is_stored_by_tma, tma_axes, tma_box
 

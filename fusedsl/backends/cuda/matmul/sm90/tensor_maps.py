@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .....kernel_ir.kernel import KernelIR, TmaBox
 from .....kernel_ir.matmul_operands import MatmulOperands
-from ...attention.sm90_schedule import SWIZZLE_ELEMENTS, TMA_RANK
+from ...mma.tile_sizes import SWIZZLE_ELEMENTS, TMA_RANK
 
 SLICE = 64  # elements of a K-slice: one swizzled row
 KINDS = ("float16", "bfloat16")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...compiler.numba_backend import F32, emitted, intrinsic, ir, numba_type, types
-from ...tile.reduce import ReduceOp
-from ...tile.shuffle import shuffle
+from ..compiler.numba_backend import F32, emitted, intrinsic, ir, numba_type, types
+from ..tile.reduce import ReduceOp
+from ..tile.shuffle import shuffle
 from .fragment import any_of, packed_states, row_states
 from .fragment_layout import ROWS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .....ir.types import dtype
-from ...compiler.numba_backend import (
+from ....ir.types import dtype
+from ..compiler.numba_backend import (
     F32,
     F64,
     I1,
@@ -19,13 +19,13 @@ from ...compiler.numba_backend import (
     numba_type,
     types,
 )
-from ...math import convert
-from ...tile.element import narrowed_value, pair, unpaired
-from ...tile.element_registers import element_type
-from ...tile.loops import looped
-from ...tile.reduce import ReduceOp, State
-from ...tile.scalar_functions import elements_of, mapped, scalar_function
-from ...tile.thread_index import thread_here
+from ..math import convert
+from ..tile.element import narrowed_value, pair, unpaired
+from ..tile.element_registers import element_type
+from ..tile.loops import looped
+from ..tile.reduce import ReduceOp, State
+from ..tile.scalar_functions import elements_of, mapped, scalar_function
+from ..tile.thread_index import thread_here
 from .fragment_layout import ROWS, FragmentLayout
 
 STEP = 8  # elements of a chunk of `in_chunks`

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .....ir.types import dtype
-from ...compiler.numba_backend import I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
-from ...tile.element import narrowed_value, stored_elements
-from ...tile.loops import looped
-from ...tile.memory import st_shared
-from ...tile.thread_index import thread_here
-from ..mma_schedule import COPY_BYTES, SWIZZLE_BYTES
+from ....ir.types import dtype
+from ..compiler.numba_backend import I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
+from ..tile.element import narrowed_value, stored_elements
+from ..tile.loops import looped
+from ..tile.memory import st_shared
+from ..tile.thread_index import thread_here
+from .tile_sizes import COPY_BYTES, SWIZZLE_BYTES
 
 EACH = 8  # elements that a thread takes at a time, one by one
 CHUNKS = SWIZZLE_BYTES // COPY_BYTES

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .....ir.types import DType, dtype
-from ...compiler.numba_backend import I32, I64, VOID, Emitter, intrinsic, ir, types
-from ...tile.element import narrowed_value, pair, stored_elements
-from ...tile.memory import store_vector
-from ...tile.shuffle import shuffle
-from ...tile.valid_elements import ValidElements
+from ....ir.types import DType, dtype
+from ..compiler.numba_backend import I32, I64, VOID, Emitter, intrinsic, ir, types
+from ..tile.element import narrowed_value, pair, stored_elements
+from ..tile.memory import store_vector
+from ..tile.shuffle import shuffle
+from ..tile.valid_elements import ValidElements
 from .fragment_layout import ROWS
 
 

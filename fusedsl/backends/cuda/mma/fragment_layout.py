@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...compiler.numba_backend import I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
-from ...tile.thread_index import thread_here
+from ..compiler.numba_backend import I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
+from ..tile.thread_index import thread_here
 
 ROWS = 2  # of a thread: lane 4 g + t has rows g and g + 8 of its warp's 16, and of each 8 columns 2 t and 2 t + 1
 
