@@ -14,7 +14,7 @@ from .fragment_layout import ROWS
 
 
 def store_row_values(name: str) -> Callable:
-    """`store(addresses, values, rows, limit)`: row values, stored by one thread of each quad if the row is below the
+    """`store_row_values(addresses, values, rows, limit)`: row values, stored by one thread of each quad if the row is below the
     limit."""
     kind = dtype(name)
 
@@ -64,7 +64,7 @@ def scatter_fragment(width: int, name: str) -> Callable:
 
 
 def store_fragment(width: int, name: str) -> Callable:
-    """`store(addresses, values, rows, limit)`: the first `width` columns of a fragment to contiguous rows at these
+    """`store_fragment(addresses, values, rows, limit)`: the first `width` columns of a fragment to contiguous rows at these
     addresses, if the row index is below the limit; neighbours as pairs of 16 bits, or two at a time."""
     kind = dtype(name)
     if kind.itemsize > 2:
