@@ -14,8 +14,8 @@ from .fragment_layout import ROWS
 
 
 def store_row_values(name: str) -> Callable:
-    """`store_row_values(addresses, values, rows, limit)`: row values, stored by one thread of each quad if the row is below the
-    limit."""
+    """`store_row_values(addresses, values, rows, limit)`: row values, stored by one thread of each quad
+    if the row is below the limit."""
     kind = dtype(name)
 
     def rule(addresses, values, rows, limit):
@@ -64,8 +64,9 @@ def scatter_fragment(width: int, name: str) -> Callable:
 
 
 def store_fragment(width: int, name: str) -> Callable:
-    """`store_fragment(addresses, values, rows, limit)`: the first `width` columns of a fragment to contiguous rows at these
-    addresses, if the row index is below the limit; neighbours as pairs of 16 bits, or two at a time."""
+    """`store_fragment(addresses, values, rows, limit)`: the first `width` columns of a fragment to
+    contiguous rows at these addresses, if the row index is below the limit; pairs of 16 bits, or two elements at a
+    time."""
     kind = dtype(name)
     if kind.itemsize > 2:
         return _store_two(width, kind)
