@@ -19,6 +19,8 @@ from fusedsl.runtime.array_copies import to_host
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu
 
+from fusedsl.backends.cuda.compiler import numba_backend
+
 BRAIN = ml_dtypes.bfloat16
 M, N, K = 136, 200, 136
 TEXTS = {
@@ -192,6 +194,7 @@ def folded(monkeypatch):
     monkeypatch.setattr(product_choice, "WORTH", 1e9)
     monkeypatch.setattr(product_choice, "MODES", (ProductMode.FOLDED,))
     monkeypatch.setattr(graph_products, "SMALL", 0)
+    monkeypatch.setattr(numba_backend, "lower", lambda *_: pytest.fail("Numba lowers it"))
 
 
 @pytest.mark.parametrize("columns, warpgroups", [(64, 1), (128, 2)])

@@ -7,6 +7,7 @@ results are fragments; values of a row or a column alone are loaded once for eac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from .....kernel_ir.kernel import Load, TmaBox
 from .....kernel_ir.matmul_axes import MatmulAxes
@@ -16,6 +17,7 @@ from ...emit.source_text import SourceBuilder
 from ...mma import Fragment, FragmentIntrinsics, quad_all_reduce, row_positions, store_row_values
 from ...mma.tile_sizes import ROWS, WARP_ROWS
 from ...peephole.product_epilogues import epilogue_functions
+from ...peephole.softmax_exp import summed_exponentials
 from ...tile import (
     fence_proxy_async,
     thread_idx,
@@ -164,13 +166,13 @@ class PanelEpilogue:
         for name, value in accumulators.items():
             src.assign(name, value)
         src.apply(self.fragment.elementwise, "epilogue", self.body)
-        if self.kernel.phases[0].panel_folds is not None:
-            self._fold_panel(self.kernel.phases[0].panel_folds)
         for store in self.stores:
             if store.operand in self.maps:
                 self._store_tma(store)
             else:
                 self._store(store)
+        if self.kernel.phases[0].panel_folds is not None:  # beside the stores by TMA
+            self._fold_panel(self.kernel.phases[0].panel_folds)
 
     def _load_columns(self, load: Load) -> None:
         """Emit the loads of an operand with a value for each column, or for each element."""
@@ -188,9 +190,10 @@ class PanelEpilogue:
     def _fold_panel(self, panels: PanelFolds) -> None:
         """Emit the phases of a panel, and the stores of its states, each by one thread of a row's quad."""
         src = self.src
-        src.assign("valid_columns", src.bind("in_bounds", self.fragment.in_bounds())("int32(0)", "room"))
+        alone = replace(self.kernel, phases=panels.phases)
         for number, phase in enumerate(panels.phases):
-            src.apply(self.fragment.elementwise, f"panel_{number}", phase.element)
+            body = summed_exponentials(alone, phase, phase.element)
+            src.apply(self.fragment.elementwise, f"panel_{number}", body)
             for use in phase.folds:
                 self._fold(use, f"{use.name}_{use.accumulators[0].name}")
             if phase.row is not None:
@@ -200,7 +203,7 @@ class PanelEpilogue:
             dtype, name = self.kernel.operands[k].dtype, src.names.operand(k)
             write = src.bind(f"store_{name}", store_row_values(dtype.name))
             value = self._spread(store.value, dtype.compute.name, self.fragment.rowwise, "row")
-            first = f"{self._base(k)} + int64(panel_from // {PANEL}) * {dtype.itemsize}"
+            first = f"{self._base(k)} + int64(panel_from >> {PANEL.bit_length() - 1}) * {dtype.itemsize}"
             addresses = self._addresses_from(first, k)
             src.emit(write(addresses, value, "rows", src.names.extent(self.row_axis)))
 
@@ -211,11 +214,12 @@ class PanelEpilogue:
         for name, value in zip(lifted, use.inputs):
             src.assign(name, self._spread(value.name, value.dtype.name, self.fragment.elementwise, "element"))
         with src.if_(f"room < {self.panel}"):
+            src.assign("valid_columns", src.bind("in_bounds", self.fragment.in_bounds())("int32(0)", "room"))
             for name, value, nothing in zip(lifted, use.inputs, use.identity):
                 d = value.dtype.name
                 keep = self._define(
                     *(f"keep_{name}", self.fragment.elementwise, f"bool, {d} -> {d}", "valid, value"),
-                    f"value if valid else {nothing}",
+                    f"select(valid, value, {nothing})",
                 )
                 src.assign(name, keep("valid_columns", name))
         fold = src.bind(f"fold_{label}", self.fragment.fold(op), src.functions)
