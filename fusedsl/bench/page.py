@@ -13,6 +13,7 @@ from ..report.units import bytes_text, seconds_text
 from .plots import Point, Series, chart, marker, ratio_axes, share_axes
 from .ratios import OURS, by_case, ratio, share, speedups, timed_peers
 from .record import Row
+from .regressions import busy_warning
 from .terminal import title
 
 STYLE = """
@@ -38,8 +39,9 @@ table { border-collapse: collapse; font-size: 0.9rem; } th, td { padding: 0.15re
 th { color: var(--faint); font-weight: normal; } th:first-child, td:first-child { text-align: left; }
 dl { display: grid; gap: 0.1rem 1rem; grid-template-columns: max-content 1fr; margin: 0; } dt { color: var(--faint); }
 dd { margin: 0; overflow-wrap: anywhere; } summary { color: var(--faint); cursor: pointer; }
-td.lost { color: var(--lost); }
-@media (max-width: 30rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: 0.4rem; } }
+td.lost { color: var(--lost); } .busy { border-left: 4px solid var(--lost); padding-left: 0.6rem; }
+@media (max-width: 30rem) { th, td { font-size: 0.8rem; padding-right: 0.5rem; } dl { grid-template-columns: 1fr; }
+  dd { margin-bottom: 0.4rem; } }
 """
 COLORS = "".join(f".s{k} {{ stroke: var(--s{k}); }} .mark.s{k} {{ fill: var(--s{k}); }}" for k in range(5))
 COLORS += ".mark { stroke: var(--card); } .mark.lost { fill: var(--lost); stroke: var(--lost); }"
@@ -59,6 +61,7 @@ def page(head: dict[str, Any], rows: Sequence[Row]) -> str:
     parts = [
         f"<h1>{escape(name)}</h1>",
         f'<p class="faint">{escape(method)}</p>',
+        f'<p class="busy">{escape(warning)}</p>' if (warning := busy_warning(head)) else "",
         _overview(rows),
         *(_suite(suite, [r for r in rows if r.suite == suite], names, head["unfused"]) for suite in suites),
         _machine(head),

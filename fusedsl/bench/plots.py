@@ -125,7 +125,7 @@ def _ticks(axes: Axes, unit: str) -> list[tuple[float, str]]:
     ticks = [t for t in known if low <= t <= high]
     if len(ticks) > 6:
         ticks = [t for t in ticks if f"{t:e}"[0] == "1"]
-    return [(t, f"{t:g}{unit}") for t in ticks]
+    return [(t, f"{t / 1000:g}k{unit}" if t >= 1000 else f"{t:g}{unit}") for t in ticks]
 
 
 def _count(n: int) -> str:

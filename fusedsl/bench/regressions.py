@@ -103,6 +103,17 @@ def busy(head: dict[str, Any]) -> bool:
     return head.get("load", 0.0) > (head["machine"]["threads"] or 1) / 2
 
 
+def busy_warning(head: dict[str, Any]) -> str | None:
+    """What a reader of the times of a busy machine must know; None for those of an idle one."""
+    if not busy(head):
+        return None
+    load, threads = head["load"], head["machine"]["threads"]
+    return (
+        f"this machine was busy: a load of {load} on {threads} threads. Libraries whose threads wait for each other, "
+        "as torch's do, slow down many times then: such speed-ups are no property of the kernels. Repeat the run idle."
+    )
+
+
 def _by_key(rows: Sequence[Row]) -> dict[Key, dict[str, Row]]:
     found: dict[Key, dict[str, Row]] = {}
     for row in rows:

@@ -16,7 +16,7 @@ from .clocks import Clock, CpuClock, CudaClock, gemm_rate
 from .peers import PEERS, UNFUSED, Peers, Unusable, installed, largest_error, results_of
 from .ratios import FLOOR, OURS
 from .record import Report, times_row
-from .regressions import busy
+from .regressions import busy_warning
 from .suites import BenchmarkCase
 from .turns import Subject, compare
 from .workloads import draw, shape_name
@@ -77,9 +77,8 @@ class BenchmarkRun:
             "floors": {},
             "load": _load(),
         }
-        if busy(report.head):
-            load, threads = report.head["load"], report.head["machine"]["threads"]
-            report.say(f"this machine is busy: a load of {load} on {threads} threads; expect noise")
+        if warning := busy_warning(report.head):
+            report.say(warning)
 
     def measure(self, cases: Sequence[BenchmarkCase], step: Step) -> None:
         """Add the rows of all cases to the report."""

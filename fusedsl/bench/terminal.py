@@ -13,7 +13,7 @@ from ..report.table import text_table
 from ..report.units import seconds_text
 from .ratios import FLOOR, OURS, by_case, ratio, share, speedups, timed_peers
 from .record import Row
-from .regressions import Comparison
+from .regressions import Comparison, busy_warning
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def summary(head: dict[str, Any], rows: list[Row]) -> str:
         means = speedups([r for r in rows if r.measure == measure])
         found = [f"{name} {s.mean:.2f}x (min {s.least:.2f}, {s.cases} cases)" for name, s in means.items()]
         lines.append(f"{measure} time, geometric mean of the speed-ups: {', '.join(found)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *filter(None, [busy_warning(head)])])
 
 
 def title(measure: str, target: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fusedsl.__main__ import main
-from fusedsl.bench import clocks, page, peers, plots, ratios, record, regressions, runner, suites, workloads
+from fusedsl.bench import clocks, page, peers, plots, ratios, record, regressions, runner, suites, terminal, workloads
 
 HEAD = {"machine": {"cpu": "a CPU", "threads": 2}, "versions": {"fusedsl": "1"}, "date": "2026-01-01T00:00:00+00:00"}
 HEAD |= {"target": "cpu", "unfused": "numpy", "absent": [], "floors": {"copy_gb_s": 10.0}}
@@ -117,6 +117,9 @@ def test_axes_hold_their_points():
         for point in points[:3]:
             assert plots.LEFT < axes.across(point.x) < plots.WIDTH and 0 < axes.down(point.y) < plots.HEIGHT
         assert axes.down(2.0) < axes.down(1.0)
+    far = (plots.Point(1024.0, 1.0, ""), plots.Point(2048.0, 2e4, ""))
+    picture = plots.chart([plots.Series("", 0, far)], plots.ratio_axes([plots.Series("", 0, far)]), "", "×")
+    assert ">10k×<" in picture and ">10000×<" not in picture  # which the margin would cut
 
 
 def test_a_wrong_result_is_no_time_and_fails_the_run(monkeypatch, capsys):
@@ -136,6 +139,10 @@ def test_a_busy_machine_is_told(monkeypatch):
     report = record.Report(None, told.append)
     runner.BenchmarkRun(clocks.CpuClock(), report, runner.BenchmarkSettings(peers=("numpy",)))
     assert "busy" in told[0] and report.head["load"] == 1e3
+    head = {**HEAD, "load": 1e3}
+    assert "this machine was busy: a load of 1000.0" in page.page(head, [row("fusedsl", 1.0), row("numpy", 2.0)])
+    assert terminal.summary(head, [row("fusedsl", 1.0), row("numpy", 2.0)]).endswith("Repeat the run idle.")
+    assert "busy:" not in page.page(HEAD, [row("fusedsl", 1.0), row("numpy", 2.0)])
 
 
 def test_what_is_too_large_is_left_out(monkeypatch, capsys):
