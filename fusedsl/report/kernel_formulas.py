@@ -151,7 +151,7 @@ class _Names:
             for tile, state in zip(stream.state.inputs, stream.state.accumulators):
                 self._follow(tile, state)
             for w in stream.weighted_sums:
-                self._name(w.state.name, "weighed")
+                self._name(w.state.name, "weighted")
         for phase in self.plan.resident:
             self._name_states(phase.tile_phases)
             if not phase.tile_phases:

@@ -33,7 +33,7 @@ CPU_LOOPS = {
     "mixed": "parts of the rows, each with a state for every column; then the parts merged",
     "split": "few long rows, cut into parts that threads share",
     "scan": "few long rows, cut into parts that threads share: their states first, then their prefixes",
-    "matmul": "product of matrices: blocks of both factors packed in the cache, tiles of sums in vector registers",
+    "matmul": "matrix product: blocks of both factors packed in the cache, tiles of sums in vector registers",
     "attention": "rows in vector lanes, a tile of scores after the other; no score is stored",
     "short": "rows in vector lanes, a row's few elements one after another",
     "strips": "neighbouring rows side by side in vector lanes",

@@ -64,14 +64,14 @@ def test_formulas_of_attention():
         "score = sum of q * k",
         f"max of {scores}",
         f"sum of exp(({scores} - max) * rsqrt(128))",
-        f"weighed = sum of exp(({scores} - max) * rsqrt(128)) * v",
-        "result = where(max == -inf, 0, weighed) / where(sum == 0, 1, sum)",
+        f"weighted = sum of exp(({scores} - max) * rsqrt(128)) * v",
+        "result = where(max == -inf, 0, weighted) / where(sum == 0, 1, sum)",
     )
     (k,) = told("softmax(q @ k.mT) @ v", KEYS, KEYS, KEYS).kernels
     assert k.members[2:] == (
         "sum of exp(score - max)",
-        "weighed = sum of exp(score - max) * v",
-        "result = weighed / sum",
+        "weighted = sum of exp(score - max) * v",
+        "result = weighted / sum",
     )
     (k,) = told("attention(q, k, v, score='50 * tanh(score / 50)')", Q, Q, Q).kernels
     assert k.members[2] == "sum of exp((tanh(score * rsqrt(128) / 50) - max) * 50)"

@@ -21,13 +21,11 @@ def describe_tiles(
 ) -> str:
     """Describe skipped and full tiles; `answers` is (any element active, all elements active)."""
     some, every = answers
-    whole = "those where everything does have no mask"
+    whole = "unmasked tiles compute no mask"
     if some is not YES:
-        return f"tiles where nothing counts are skipped{'' if every is NO else f', {whole}'}"
+        return f"fully masked tiles are skipped{'' if every is NO else f', {whole}'}"
     if every not in (YES, NO):
-        return (
-            "all tiles are computed, as a result is of what is masked, too; those where everything counts have no mask"
-        )
+        return "all tiles are computed, as a result is of what is masked, too; unmasked tiles compute no mask"
     if not all(counted):  # as where weights are dropped after they were divided by the sum of all
         return ""
     unknown = [c for group in counted for c, _ in group if intervals.truth(c) == UNKNOWN]

@@ -178,7 +178,7 @@ def schedule_sm90(kernel: AttentionKernel, extents: Extents, hardware: Hardware)
         return None
     reason = (
         f"scores stay in registers: {blocks} query tiles of {schedule.rows} rows, key tiles of {columns}; a producer "
-        f"warpgroup loads {stages} tiles ahead, {warpgroups} consumer warpgroups take turns at the tensor cores"
+        f"warpgroup loads {stages} tiles ahead, {warpgroups} consumer warpgroups share the tensor cores in ping-pong"
         f"{'; outputs are stored by TMA' if schedule.tma_store else ''}"
     )
     return replace(schedule, reason=reason, registers=hardware.registers // schedule.block_threads // 8 * 8)

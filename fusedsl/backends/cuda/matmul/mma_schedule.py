@@ -260,6 +260,6 @@ def _reason(s: MmaMatmulSchedule, operands: MatmulOperands, extents: Extents) ->
     )
     split = f", the steps of each split over {s.splits} blocks" if s.splits > 1 else ""
     return (
-        f"product of matrices: {output_tiles(tile, operands, extents)} tiles of {tile.rows} × {tile.columns}{split}, "
+        f"matrix product: {output_tiles(tile, operands, extents)} tiles of {tile.rows} × {tile.columns}{split}, "
         f"{s.stages} slices of {tile.block_k} steps in flight; {how}"
     )

@@ -72,8 +72,8 @@ def schedule_smem_tiles(kernel: KernelIR, extents: Extents, hardware: Hardware) 
     blocks = 2 if words == 1 else 1
     registers = min(hardware.thread_registers, 64 + 48 * words)
     reason = (
-        f"product of matrices: {_tiles(matmul, extents)} squares of {EDGE} × {EDGE}, each from strips of {DEPTH} steps "
-        "in shared memory; a thread sums 4 × 4 elements"
+        f"matrix product: {_tiles(matmul, extents)} tiles of {EDGE} × {EDGE}, K-slices of {DEPTH} staged in shared "
+        "memory; a thread accumulates 4 × 4 elements"
     )
     return MatmulSchedule(along, blocks, THREADS, reason, registers)
 

@@ -168,7 +168,7 @@ def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm9
     best = min(possible, key=lambda s: predicted_clocks(s, kernel, operands, extents, hardware))
     tiles = clusters_of_tiles(best, operands, extents) * best.cluster
     reason = (
-        f"product of matrices by wgmma: {tiles} tiles of {best.rows} × {best.columns}, {best.stages} K-slices of "
+        f"matrix product by wgmma: {tiles} tiles of {best.rows} × {best.columns}, {best.stages} K-slices of "
         f"{SLICE} loaded ahead by TMA{f', clusters of {best.cluster} share what they load' if best.cluster > 1 else ''}"
         f"{f', {best.splits} parts of each sum are added in order' if best.splits > 1 else ''}"
     )
