@@ -130,15 +130,18 @@ def search(start: Iterable[K], below: Callable[[K], Iterable[K]]) -> Iterator[K]
 def walk(roots: Iterable[Node], known: Collection[Node] = ()) -> Iterator[Node]:
     """Every node below the roots once, arguments before users, except `known` ones; without recursion."""
     seen: set[Node] = set(known)
-    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
+    stack: list[Node | None] = list(roots)[::-1]
     while stack:
-        current, expanded = stack.pop()
-        if expanded:
-            yield current
+        current = stack.pop()
+        if current is None:  # what a node needs has been seen: the node lies below
+            yield stack.pop()  # type: ignore[misc]
         elif current not in seen:
             seen.add(current)
-            stack.append((current, True))
-            stack.extend((arg, False) for arg in reversed(current.args) if arg not in seen)
+            if args := current.args:
+                stack += (current, None)
+                stack += args[::-1]
+            else:
+                yield current
 
 
 def users_of(order: Iterable[Node]) -> dict[Node, list[Node]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..fusion.formulation import ON_CPU, ON_CUDA, AttentionMode, Formulation
 from ..fusion.shared_planning import shared_planning
+from ..garbage import no_collection
 from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Graph
 from ..kernel_ir.plan import ArrayUse, KernelPlan, Plan
@@ -188,8 +189,9 @@ class ResolvedCall:
 
 def resolve(plans: Plans, arguments: Facts, target: CallTarget, outs: Mapping[str, Any] | None = None) -> ResolvedCall:
     """The call of these arguments, which writes to `outs` (by name); raises every error of theirs."""
-    call = _resolve_schedulable(plans, arguments, target, outs)
-    return _resolve_schedulable(plans, arguments, target, outs, True) if _uses_generic_plan(call) else call
+    with no_collection():
+        call = _resolve_schedulable(plans, arguments, target, outs)
+        return _resolve_schedulable(plans, arguments, target, outs, True) if _uses_generic_plan(call) else call
 
 
 def _resolve_schedulable(

@@ -23,6 +23,7 @@ LAYERS = (
         "atomic_files",
         "logs",
         "lru",
+        "garbage",
         "metric_counts",
         "compile_hooks",
         "progress",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
+from .....garbage import no_collection
 from .. import numba_backend
 from ..numba_backend import VOID, ir, types
 from .source_lines import SourceLines, wants_lines
@@ -28,20 +27,7 @@ def lowered(
     module = numba_backend.module()
     kernel = ir.Function(module, ir.FunctionType(VOID, [llvm_type(kind) for kind in words]), "fusedsl_kernel")
     node = next(node for node in functions if node.name == "kernel")
-    with _no_collection(), numba_backend.lowering_for(cc):
+    with no_collection(), numba_backend.lowering_for(cc):
         lines = SourceLines(module) if wants_lines() else None
         Unit(module, definitions, lines).write(kernel, node, words, names)
         return numba_backend.assemble(kernel, cc, bounds)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Inside the block nobody looks for garbage: a module's hundred thousand objects make Python look again and again,
-    and all of them are in use."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
