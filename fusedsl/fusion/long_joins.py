@@ -12,6 +12,7 @@ from ..ir.ops import LEAVES
 from .demand_analysis import WORKS, below_views, cost
 
 MANY = "many arrays are joined, and others are computed from it"
+LONG = "more arrays are joined than one kernel chooses among"
 AGAIN = "arrays are joined, and it would be computed for each of their elements"
 
 
@@ -41,8 +42,8 @@ def stored_pieces(results: Sequence[Node], rate: float, longest: int) -> StoredP
     """Pieces of joins that are joins themselves, results, or values that other pieces are computed from.
 
     An element of a join is a choice among all of its pieces, each computed up to there. Of joins of many arrays, such
-    pieces are stored; of stacks, if that takes less time. `rate` instructions take as long as moving a byte; a kernel
-    has at most `longest` instructions.
+    pieces are stored; of stacks, if that takes less time. Groups of arrays that are joined are stored where one kernel
+    cannot join them all. `rate` instructions take as long as moving a byte; a kernel has at most `longest` instructions.
     """
     order = list(walk(results))
     users, joins = users_of(order), _joins(order)
@@ -50,8 +51,11 @@ def stored_pieces(results: Sequence[Node], rate: float, longest: int) -> StoredP
     stacks: dict[Node, int] = {}
     for join in joins.values():
         shared = [p for p in join.pieces if p.op not in LEAVES and (p in joins or len(users[p]) > 1)]
+        groups = [p for p in join.pieces if p in joins]
         if len(join.pieces) >= GROUP:
             stored |= dict.fromkeys(shared, MANY)
+        elif groups and sum(map(cost, _computed(join.pieces, stored))) > longest:
+            stored |= dict.fromkeys(groups, LONG)  # not in the midst of one: kernels of whole groups are alike
         elif join.is_stack:
             shared += [p for p in join.pieces if p in results and p.op not in LEAVES]
             inside = _computed(join.pieces, stored)
