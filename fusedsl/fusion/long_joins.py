@@ -43,7 +43,7 @@ def stored_pieces(results: Sequence[Node], rate: float, longest: int) -> StoredP
 
     An element of a join is a choice among all of its pieces, each computed up to there. Of joins of many arrays, such
     pieces are stored; of stacks, if that takes less time. Groups of arrays that are joined are stored where one kernel
-    cannot join them all. `rate` instructions take as long as moving a byte; a kernel has at most `longest` instructions.
+    cannot join them all. `rate` instructions take as long as moving a byte; a kernel has at most `longest` of them.
     """
     order = list(walk(results))
     users, joins = users_of(order), _joins(order)
