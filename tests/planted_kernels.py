@@ -58,6 +58,23 @@ def _in_one_launch(plan: Plan) -> Plan | None:
     return replace(plan, launches=(len(plan.kernels),)) if _dependent(plan) else None
 
 
+def _scatter_too_early(plan: Plan) -> Plan | None:
+    """A scatter in the launch before the one that stores what it merges into."""
+    for k, kernel in enumerate(plan.kernels[1:], 1):
+        if kernel.scatters and plan.launches[k - 1 : k + 1] == (1, 1):
+            return replace(plan, kernels=(*plan.kernels[: k - 1], kernel, plan.kernels[k - 1], *plan.kernels[k + 1 :]))
+    return None
+
+
+def _scatters_at_once(plan: Plan) -> Plan | None:
+    """Two scatters into one array in one launch."""
+    for k, kernel in enumerate(plan.kernels):
+        if kernel.scatters and len(plan.launches) == len(plan.kernels):
+            launches = (*plan.launches[:k], 2, *plan.launches[k + 1 :])
+            return replace(plan, kernels=(*plan.kernels[:k], kernel, *plan.kernels[k:]), launches=launches)
+    return None
+
+
 def _without(which: int) -> Change:
     def planted(plan: Plan) -> Plan:
         kernels = tuple(k for n, k in enumerate(plan.kernels) if n != which % len(plan.kernels))
@@ -298,6 +315,8 @@ PLANS = mutations(
     {
         "the order of kernels reversed": _reversed,
         "what is read in the launch that writes it": _in_one_launch,
+        "a scatter before what it merges into": _scatter_too_early,
+        "two scatters into one array in one launch": _scatters_at_once,
         "launches of more kernels than there are": lambda plan: replace(plan, launches=(*plan.launches, 1)),
         "the first kernel left out": _without(0),
         "the last kernel left out": _without(-1),

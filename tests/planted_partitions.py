@@ -65,6 +65,15 @@ def _forgotten_order(g: FusionGroup) -> FusionGroup | None:
     return copied(g, waits_for=set()) if g.waits_for else None
 
 
+def _scatter_too_early(p: Partition) -> Partition | None:
+    """A scatter before the kernel that stores what it merges into, and nothing but the order tells."""
+    for k, g in enumerate(p.groups):
+        if g.scatters and g.waits_for == {k - 1}:
+            first, second = copied(g, waits_for=set()), copied(p.groups[k - 1], waits_for=set())
+            return replace(p, groups=(*p.groups[: k - 1], first, second, *p.groups[k + 1 :]))
+    return None
+
+
 def _after_itself(p: Partition) -> Partition:
     return replace(p, groups=(copied(p.groups[0], waits_for={0}), *p.groups[1:]))
 
@@ -196,6 +205,7 @@ PARTITIONS = mutations(
     {
         "the order of kernels reversed": _reversed,
         "a kernel that does not wait": in_groups(_forgotten_order),
+        "a scatter before what it merges into": _scatter_too_early,
         "a kernel that waits for itself": _after_itself,
         "the first kernel left out": _without(0),
         "the last kernel left out": _without(-1),

@@ -84,6 +84,9 @@ PROGRAMS: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
     "two norms in turn": ("y = x - mean(x, 0); z = y - mean(y, 1)[:, None]; z, sum(z, 0)", {"x": (4, 6)}),
 }
 
+SEGMENTED = {  # programs of several segments, which are not lowered as one
+    "a scatter": ("scatter_max(x + 1, i, u) * 2", {"x": (4, 6), "i": (3,), "u": (3, 6)}),
+}
 
 SLICED = frozenset({"slices"})  # one element further is one of theirs, too
 
@@ -92,12 +95,17 @@ def mutations(changes: dict[str, Change], unless: dict[str, frozenset[str]]) -> 
     return tuple(Mutation(name, change, unless.get(name, frozenset())) for name, change in changes.items())
 
 
+def programs(stage: str) -> dict[str, tuple[str, dict[str, tuple[int, ...]]]]:
+    """The programs that have a stage."""
+    return PROGRAMS if stage == "lowered" else PROGRAMS | SEGMENTED
+
+
 @cache
 def stages(name: str) -> Stages:
-    """The stages of one of PROGRAMS."""
+    """The stages of a program."""
     import fusedsl as fd
 
-    text, shapes = PROGRAMS[name]
+    text, shapes = (PROGRAMS | SEGMENTED)[name]
     values = {n: np.zeros(s, np.int64) if n == "i" else np.ones(s, np.float32) for n, s in shapes.items()}
     graph, arguments = graph_of(text, values)
     graph = rewrite(graph)

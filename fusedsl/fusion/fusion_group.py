@@ -128,13 +128,15 @@ def concatenate(parts: Iterable[Partition], temporaries: Sequence[Type]) -> Part
     """Concatenation of partitions; each kernel waits for the kernels whose temporaries it reads."""
     groups: list[FusionGroup] = []
     decisions: list[Decision] = []
-    writer_of: dict[int, int] = {}
+    writers_of: dict[int, set[int]] = {}
     for part in parts:
         first = len(groups)
         for g in part.groups:
-            writers = {writer_of[t] for t in g.temporaries_read if t in writer_of}
+            writers = set[int]().union(*(writers_of.get(t, ()) for t in g.temporaries_read))
             groups.append(replace(g, waits_for={first + k for k in g.waits_for} | writers))
         decisions += part.decisions
         for k, g in enumerate(part.groups, first):
-            writer_of |= {r.index: k for r in g.all_stores if r.kind == "temporary"}
+            for r in g.all_stores:
+                if r.kind == "temporary":
+                    writers_of.setdefault(r.index, set()).add(k)
     return Partition(tuple(groups), tuple(temporaries), tuple(decisions))

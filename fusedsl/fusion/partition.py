@@ -66,9 +66,9 @@ class _Partitioner(PartitionState):
         if not all(f in self.kernel_of for f in foreign):
             return False
         reads = frozenset().union(*(self.reads[v] for v in pattern.values))
-        if not all(n.attr[0].index in self.writer_of for n in reads):
+        if not self.are_written(reads):
             return False
-        after = {self.kernel_of[f] for f in foreign} | {self.writer_of[n.attr[0].index] for n in reads}
+        after = {self.kernel_of[f] for f in foreign} | self.writers(reads)
         group = FusionGroup(
             pattern.rows, pattern.reduction.axes, list(pattern.folds), waits_for=after, attention=pattern
         )
@@ -183,17 +183,17 @@ class _Partitioner(PartitionState):
         else:
             (g.sorted_stores if self.is_sorted_store(k, axes, r.value) else g.stores).append(r)
         if r.kind == "temporary":
-            self.writer_of[r.index] = k
+            self.add_writer(r.index, k)
         return True
 
     def _place_scatter(self, r: ScalarStore, needs: set[int]) -> bool:
-        """A kernel of its own for a scatter, after the one that stores what it merges into."""
-        if r.index not in self.writer_of:
+        """A kernel of its own for a scatter, after all that store what it merges into, and after earlier scatters."""
+        if self.unwritten[r.index] > sum(s.is_scatter for s in self.program.stores if s.index == r.index):
             return False
         order = tuple(a for a in r.axes if a is not None)
-        self.groups.append(FusionGroup((), order, stores=[r], waits_for={*needs, self.writer_of[r.index]}))
+        self.groups.append(FusionGroup((), order, stores=[r], waits_for=needs | self.writers_of[r.index]))
         self.add_value(len(self.groups) - 1, r.value)
-        self.writer_of[r.index] = len(self.groups) - 1
+        self.add_writer(r.index, len(self.groups) - 1)
         return True
 
     def _find_group(self, r: ScalarStore, axes: frozenset[Axis], needs: set[int]) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -43,7 +44,8 @@ class PartitionState(ProducerMap):
         self.first = first
         values = [r.value for r in self.program.stores]
         longest = MOST_PROMISED if self.fewest else MOST_OPERATIONS
-        super().__init__([*values, *self.pattern_of], self.program.written, longest)
+        written = Counter(r.index for r in self.program.stores if r.kind == "temporary")
+        super().__init__([*values, *self.pattern_of], written, longest)
         self.crossing = both_axis_reductions(self.order, self.free, self.uses, values)
         self.crossing -= set(self.pattern_of)
         self.temporaries = list(self.program.temporaries)

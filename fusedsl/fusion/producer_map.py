@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from ..ir.graph import Node, search, walk
 from ..rewrite.scalar_builder import free_axes
@@ -16,31 +17,41 @@ class ProducerMap:
     """Groups under construction, and the group that computes each fold, scan or sort.
 
     `uses` maps a node to the folds, scans and sorts below it, `reads` to its loads of temporaries that the program has
-    `written`. A group may recompute values of others while its body has at most `longest` instructions.
+    `written`, by as many stores. A group may recompute values of others while its body has at most `longest` instructions.
     """
 
-    def __init__(self, values: Sequence[Node], written: frozenset[int], longest: int):
+    def __init__(self, values: Sequence[Node], written: Counter[int], longest: int):
         self.order, self.longest = list(walk(values)), longest
         self.free = free_axes(values)
         self.uses = _below(self.order, lambda n: n.op in BOUND)
         self.reads = _below(self.order, lambda n: _read(n) in written)
         self.groups: list[FusionGroup] = []
         self.kernel_of: dict[Node, int] = {}
-        self.writer_of: dict[int, int] = {}  # temporary -> group
+        self.unwritten = Counter(written)  # stores of each temporary that have no group yet
+        self.writers_of: dict[int, set[int]] = {}  # temporary -> groups: of its pieces, and of what merges into it
         self.computed_by: dict[int, set[Node]] = {}  # nodes that each group computes
 
     def ready(self, value: Node) -> bool:
         """Whether everything that a value needs has a producer."""
         folds = {value} if value in self.kernel_of else ({value} if value.op in BOUND else set()) | self.uses[value]
-        return all(f in self.kernel_of for f in folds) and all(
-            n.attr[0].index in self.writer_of for n in self.reads[value]
-        )
+        return all(f in self.kernel_of for f in folds) and self.are_written(self.reads[value])
+
+    def are_written(self, reads: Iterable[Node]) -> bool:
+        """Whether groups write all of the temporaries that are loaded."""
+        return not any(self.unwritten[n.attr[0].index] for n in reads)
+
+    def add_writer(self, temporary: int, k: int) -> None:
+        """Record that group k has one of the stores of a temporary."""
+        self.unwritten[temporary] -= 1
+        self.writers_of.setdefault(temporary, set()).add(k)
+
+    def writers(self, reads: Iterable[Node]) -> set[int]:
+        """Groups that write what is loaded."""
+        return set[int]().union(*(self.writers_of[n.attr[0].index] for n in reads))
 
     def dependencies(self, value: Node) -> set[int]:
         """Groups whose results `value` reads directly."""
-        return {self.kernel_of[f] for f in self.direct_folds(value)} | {
-            self.writer_of[n.attr[0].index] for n in self.reads[value]
-        }
+        return {self.kernel_of[f] for f in self.direct_folds(value)} | self.writers(self.reads[value])
 
     def direct_folds(self, value: Node) -> frozenset[Node]:
         """Folds, scans and sorts that a value reads directly; a fold with a producer stands for itself."""
@@ -56,8 +67,7 @@ class ProducerMap:
 
     def has_inputs(self, k: int, value: Node, needs: set[int]) -> bool:
         """Whether other groups compute the inputs of `value` before group k runs."""
-        reads = {self.writer_of[n.attr[0].index] for n in self.reads[value]}
-        return k not in reads and not any(d != k and depends_on(self.groups, d, k) for d in needs)
+        return k not in self.writers(self.reads[value]) and not any(d != k and depends_on(self.groups, d, k) for d in needs)
 
     def is_small(self, k: int, value: Node) -> bool:
         """Whether group k still compiles quickly if it computes `value` too."""

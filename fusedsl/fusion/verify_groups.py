@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 
@@ -35,22 +35,28 @@ def verify_group(g: FusionGroup, stores: Stores) -> dict[ScalarStore, Node]:
 
 def verify_groups_order(groups: Sequence[FusionGroup]) -> None:
     """VerifyError unless every kernel waits for the writers of its temporaries and runs after all that it waits for."""
-    writer: dict[int, set[int]] = {}
+    stored: dict[int, set[int]] = {}
+    merged: dict[int, set[int]] = {}
     before: list[int] = []  # bit set of kernels that are complete when each begins
     for k, g in enumerate(groups):
         require(all(0 <= j < k for j in g.waits_for), "a kernel waits for kernels before it", k, g.waits_for)
         before.append(reduce(or_, (1 << j | before[j] for j in g.waits_for), 0))
         for r in g.all_stores:
-            if r.is_scatter:
-                late = [j for j in writer.get(r.index, ()) if not before[k] >> j & 1]
-                require(r.index in writer and not late, "a scatter waits for those whose elements it merges into", r)
             if r.kind == "temporary":
-                writer.setdefault(r.index, set()).add(k)
+                (merged if r.is_scatter else stored).setdefault(r.index, set()).add(k)
+
+    def late(k: int, writers: Iterable[int]) -> list[int]:
+        return [j for j in writers if not before[k] >> j & 1]
+
+    for t, scatters in merged.items():
+        for k in scatters:
+            complete = t in stored and not late(k, stored[t] | {j for j in scatters if j < k})
+            require(complete, "a scatter waits for those whose elements it merges into", t, f"kernel {k}")
     for k, g in enumerate(groups):
         for t in g.temporaries_read:
-            require(t in writer, "a temporary that is read is written by a kernel", t, k)
-            late = [j for j in writer[t] if not before[k] >> j & 1]
-            require(not late, "a kernel waits for those whose temporaries it reads", t, f"kernel {k}, kernels {late}")
+            require(t in stored, "a temporary that is read is written by a kernel", t, k)
+            missed = late(k, stored[t] | merged.get(t, set()))
+            require(not missed, "a kernel waits for those whose temporaries it reads", t, f"kernel {k}, kernels {missed}")
 
 
 # -- one kernel

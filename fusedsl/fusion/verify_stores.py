@@ -64,8 +64,9 @@ def verify_order(roots: Sequence[ScalarStore], written: frozenset[int]) -> list[
     left, ordered, done = list(dict.fromkeys(roots)), list[ScalarStore](), set[int]()
     pending = {t: sum(r.index == t for r in roots if r.kind == "temporary") for t in written}
     while left:
-        begun = {(r.kind, r.index) for r in ordered}
-        ready = [r for r in left if reads[r] <= done and (not r.is_scatter or (r.kind, r.index) in begun)]
+        bases = {(r.kind, r.index) for r in left if not r.is_scatter}
+        whole = {(r.kind, r.index) for r in ordered} - bases
+        ready = [r for r in left if reads[r] <= done and (not r.is_scatter or (r.kind, r.index) in whole)]
         require(bool(ready), "no temporary is needed before it can be computed", *left)
         for r in ready:
             ordered.append(r)

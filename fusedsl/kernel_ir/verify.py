@@ -83,22 +83,26 @@ def launches_hold_every_kernel(plan: Plan) -> None:
 
 
 def kernels_wait_for_what_they_read(plan: Plan) -> None:
-    """A temporary is written by earlier launches than its readers': kernels of one launch run concurrently."""
-    writers: dict[Key, list[int]] = {}
+    """A temporary is written by earlier launches than its readers, and a scatter merges into what earlier launches have
+    written, all of it: kernels of one launch run concurrently."""
+    stored: dict[Key, list[int]] = {}  # launches
+    merged: dict[Key, list[int]] = {}
+    for number, launch in enumerate(plan.shared):
+        for kernel in (plan.kernels[k] for k in launch):
+            for key in _keys(kernel.arrays[kernel.inputs :]):
+                (merged if kernel.scatters else stored).setdefault(key, []).append(number)
+    for key, launches in merged.items():
+        first = min(launches)
+        before = key in stored and all(w < first for w in stored[key])
+        require(before, "a scatter merges into what is written", key, f"launch {first}")
+        require(len(set(launches)) == len(launches), "scatters into one array take turns", key)
     for number, launch in enumerate(plan.shared):
         for k in launch:
-            for key in _keys(plan.kernels[k].arrays[plan.kernels[k].inputs :]):
-                writers.setdefault(key, []).append(number)
-    for number, launch in enumerate(plan.shared):
-        for k in launch:
-            for key in _keys(plan.kernels[k].arrays[plan.kernels[k].inputs :]) if plan.kernels[k].scatters else ():
-                before = [w for w in writers[key] if w != number]
-                require(bool(before), "a scatter merges into what is written", key, f"kernel {k}")
             for key in _keys(plan.kernels[k].arrays[: plan.kernels[k].inputs]):
-                wrote = [] if key[0] == "argument" else writers.get(key, [len(plan.kernels)])
-                require(
-                    all(w < number for w in wrote), "what is read is written by a launch before", key, f"kernel {k}"
-                )
+                if key[0] != "argument":
+                    wrote = [*stored.get(key, [len(plan.kernels)]), *merged.get(key, ())]
+                    before = all(w < number for w in wrote)
+                    require(before, "what is read is written by a launch before", key, f"kernel {k}")
 
 
 def _keys(uses: Iterable[ArrayUse]) -> list[Key]:

@@ -180,3 +180,25 @@ def _is_in_space(ins: Instruction) -> Step:
         write(m, at, ~np.any(inside, axis=0) if space == "global" else window == np.uint64(windows[space] >> 40))
 
     return step
+
+
+@build("stacksave")
+def _stack_save(ins: Instruction) -> Step:
+    """The stack pointer: it stands behind the variables of local memory, since alloca is refused."""
+    ins.allow()
+    write, kind = writer(ins.operands[0], type_of(ins)), type_of(ins)
+    return lambda m, at: write(m, at, kind.type(m.program.local_bytes))
+
+
+@build("stackrestore")
+def _stack_restore(ins: Instruction) -> Step:
+    """A fault, unless the stack pointer is the one that was saved."""
+    ins.allow()
+    read = reader(ins.operands[0], type_of(ins))
+
+    def step(m, at):
+        moved = np.broadcast_to(read(m, at) != m.program.local_bytes, len(m.which(at)))
+        if moved.any():
+            raise m.report(ins, at)("the stack pointer was not saved", int(np.argmax(moved)))
+
+    return step

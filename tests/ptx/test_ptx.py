@@ -135,6 +135,8 @@ def test_integers_multiply_divide_and_shift_as_in_c():
         ("dp4a.s32.s32 %r9, %r8, 0x01010101, 10;", [0xFF020304], [18]),
         ("dp2a.lo.s32.s32 %r9, %r8, 0x090905FE, 10;", [0xFFFF0003], [0xFFFFFFFF]),  # 3 * -2 - 1 * 5 + 10
         ("dp2a.hi.u32.u32 %r9, %r8, 0x02010000, 1;", [0x00030004], [11]),
+        ("stacksave.u32 %r10; stackrestore.u32 %r10; mov.u32 %r9, %r8;", [7], [7]),
+        ("stacksave.u64 %rd5; stackrestore.u64 %rd5; mov.u32 %r9, %r8;", [7], [7]),
     ],
 )  # fmt: skip
 def test_instructions(text, inputs, wanted):
@@ -224,6 +226,7 @@ PENDING = "shl.b32 %r9, %r1, 2; cp.async.ca.shared.global [%r7], [%rd3], 4; cp.a
         ("LOOP: bra LOOP;", "no end"),
         (PENDING + "ld.shared.u32 %r8, [%r7]; cp.async.wait_all;", "before anybody has written it"),
         (PENDING, "ends before its copies"),
+        ("stackrestore.u32 %r1;", "was not saved"),
     ],
 )
 def test_what_kernels_must_not_do_is_named(body, message):
