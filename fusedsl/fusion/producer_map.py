@@ -67,7 +67,9 @@ class ProducerMap:
 
     def has_inputs(self, k: int, value: Node, needs: set[int]) -> bool:
         """Whether other groups compute the inputs of `value` before group k runs."""
-        return k not in self.writers(self.reads[value]) and not any(d != k and depends_on(self.groups, d, k) for d in needs)
+        return k not in self.writers(self.reads[value]) and not any(
+            d != k and depends_on(self.groups, d, k) for d in needs
+        )
 
     def is_small(self, k: int, value: Node) -> bool:
         """Whether group k still compiles quickly if it computes `value` too."""

@@ -56,7 +56,9 @@ def verify_groups_order(groups: Sequence[FusionGroup]) -> None:
         for t in g.temporaries_read:
             require(t in stored, "a temporary that is read is written by a kernel", t, k)
             missed = late(k, stored[t] | merged.get(t, set()))
-            require(not missed, "a kernel waits for those whose temporaries it reads", t, f"kernel {k}, kernels {missed}")
+            require(
+                not missed, "a kernel waits for those whose temporaries it reads", t, f"kernel {k}, kernels {missed}"
+            )
 
 
 # -- one kernel

@@ -83,10 +83,17 @@ def fold_windows(b: GraphBuilder, fold: str, x: Node, axes: Sequence[int]) -> No
     return x
 
 
-def weighted_sum(b: GraphBuilder, x: Node, taps: Sequence[Node]) -> Node:
-    """The sum of windows' elements times one tap each, unrolled."""
+def weighted(b: GraphBuilder, x: Node, tap: Node, inside: Node | None) -> Node:
+    """Elements times a tap; 0 for those that are not `inside` of an array, whatever the tap is."""
+    product = b.elementwise("multiply", x, tap)
+    return product if inside is None else b.elementwise("where", inside, product, b.literal(0))
+
+
+def weighted_sum(b: GraphBuilder, x: Node, taps: Sequence[Node], inside: Node | None = None) -> Node:
+    """The sum of windows' elements times one tap each, unrolled; of elements that are `inside` of an array."""
     views = _Elements(b, -1)
-    products = [b.elementwise("multiply", views.at(x, j), tap) for j, tap in enumerate(taps)]
+    beside = [None if inside is None else views.at(inside, j) for j in range(len(taps))]
+    products = [weighted(b, views.at(x, j), tap, there) for (j, tap), there in zip(enumerate(taps), beside)]
     return shapes.squeeze(b, _merged("sum", products), (x.type.rank - 1,))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 from ..errors import ArgumentError, FusedslError, ShapeError
 from ..ir import index_keys, joins, shapes, windows
 from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, expression
-from ..ir.graph import Node
+from ..ir.graph import Node, value_of
 from .functions import function
 from .index_functions import check_choice
 from .parameter_kinds import array
@@ -76,11 +77,16 @@ class Taps:
             return replace(self, parts=self.parts[order])
         return replace(self, parts=(index_keys.index(self.b, self.parts[0], (order,)),))
 
-    def weighted_sum(self, found: Node) -> Node:
-        """The sum of each window, weighted."""
+    @property
+    def are_finite(self) -> bool:
+        """Whether every tap is a finite number of the program, or an integer: its product with a zero is 0."""
+        return all(t.type.dtype.kind != "f" or (t.op == "const" and isfinite(value_of(t))) for t in self.parts)
+
+    def weighted_sum(self, found: Node, inside: Node | None) -> Node:
+        """The sum of each window, weighted; of its elements that are `inside` of the array."""
         if self.given:
-            return windows.weighted_sum(self.b, found, self.parts)
-        return shapes.reduce(self.b, "sum", self.b.elementwise("multiply", found, self.parts[0]), -1)
+            return windows.weighted_sum(self.b, found, self.parts, inside)
+        return shapes.reduce(self.b, "sum", windows.weighted(self.b, found, self.parts[0], inside), -1)
 
 
 def _operands(b: GraphBuilder, name: str, a: Node, v: Any) -> tuple[Node, Taps]:
@@ -108,7 +114,12 @@ def _correlated(b: GraphBuilder, name: str, a: Node, taps: Taps, mode: Any) -> N
     less = expression("-", n, 1)
     before = {"full": less, "same": expression("//", n, 2), "valid": 0}[mode]
     after = {"full": less, "same": expression("//", less, 2), "valid": 0}[mode]
+    inside = None
     if mode != "valid" and n != 1:
+        if not taps.are_finite:  # what is beside the array is no zero, which a tap of NaN would multiply
+            everywhere = shapes.broadcast_to(b, b.literal(True), (a.type.shape[last],))
+            inside = joins.pad(b, everywhere, 0, joins.Padding(before, after, "constant", b.literal(False)))
+            inside = windows.sliding_window(b, inside, n, 0)
         a = joins.pad(b, a, last, joins.Padding(before, after, "constant", b.literal(0)))
-    total = taps.weighted_sum(windows.sliding_window(b, a, n, last))
+    total = taps.weighted_sum(windows.sliding_window(b, a, n, last), inside)
     return total if total.type.dtype is kind or total.type.weak else b.cast(total, kind)

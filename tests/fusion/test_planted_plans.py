@@ -28,7 +28,9 @@ OF_MEANING = [
 
 def planted(stage: str, mutation: Mutation) -> dict:
     """Every program that has a place for a fault, with the fault."""
-    made = {name: mutation.change(getattr(stages(name), stage)) for name in programs(stage) if name not in mutation.unless}
+    made = {
+        name: mutation.change(getattr(stages(name), stage)) for name in programs(stage) if name not in mutation.unless
+    }
     return {name: x for name, x in made.items() if x is not None}
 
 

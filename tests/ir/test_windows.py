@@ -83,6 +83,17 @@ def test_convolutions_of_taps_of_the_program_are_one_map():
     assert "map_" in str(kernel.explain(X))
 
 
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("name", ["convolve", "correlate"])
+def test_taps_that_are_not_finite_multiply_no_element_beside_the_array(name, mode):
+    x = np.arange(1.0, 7)
+    for taps in ([np.nan, 1, 2], [1, 2, np.inf], [-np.inf, 1, np.nan, 3]):
+        wanted = getattr(np, name)(x, taps, mode)
+        np.testing.assert_array_equal(fd.evaluate(f"{name}(x, v, '{mode}')", x=x, v=np.array(taps)), wanted)
+        numbers = ", ".join(map(str, taps))
+        np.testing.assert_array_equal(fd.evaluate(f"{name}(x, ({numbers}), '{mode}')", x=x), wanted)
+
+
 def test_depthwise_convolutions_of_torch_are_traced():
     torch = pytest.importorskip("torch")
     x, w, bias = torch.from_numpy(X[None]), torch.from_numpy(X[:, None, :4].copy()), torch.from_numpy(X[:, 0].copy())
