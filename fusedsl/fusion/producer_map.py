@@ -17,7 +17,8 @@ class ProducerMap:
     """Groups under construction, and the group that computes each fold, scan or sort.
 
     `uses` maps a node to the folds, scans and sorts below it, `reads` to its loads of temporaries that the program has
-    `written`, by as many stores. A group may recompute values of others while its body has at most `longest` instructions.
+    `written`, by as many stores. A group may recompute values of others while its body has at most `longest`
+    instructions.
     """
 
     def __init__(self, values: Sequence[Node], written: Counter[int], longest: int):

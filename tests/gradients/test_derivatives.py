@@ -111,9 +111,14 @@ def test_gradients_have_the_dtype_and_shape_of_their_variable(dtype):
 @pytest.mark.parametrize("count", [2049, 70000])  # float16 has neither as an integer
 def test_many_ties_of_narrow_floats_are_counted_exactly(count):
     ones, places = np.ones(count, np.float16), np.zeros(count, np.int64)
-    given = {"v": ones, "i": places, "base": np.zeros(2, np.float16), "s": np.ones(2, np.float16)}
-    for text in ("vjp(max(v), s[0], v)", "vjp(min(v[None], axis=1), s[:1], v)", "vjp(scatter_max(base, i, v), s, v)"):
-        for found in (evaluate(text, **given), fd.evaluate(text, **given)):
+    given = {"v": ones, "s": np.ones(2, np.float16)}
+    scattered = {"base": np.zeros(2, np.float16), "i": places}
+    for text, more in (
+        ("vjp(max(v), s[0], v)", {}),
+        ("vjp(min(v[None], axis=1), s[:1], v)", {}),
+        ("vjp(scatter_max(base, i, v), s, v)", scattered),
+    ):
+        for found in (evaluate(text, **given, **more), fd.evaluate(text, **given, **more)):
             np.testing.assert_array_equal(found, np.full(count, 1 / count, np.float16), text)
 
 
