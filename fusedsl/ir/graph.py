@@ -130,7 +130,7 @@ def search(start: Iterable[K], below: Callable[[K], Iterable[K]]) -> Iterator[K]
 def walk(roots: Iterable[Node], known: Collection[Node] = ()) -> Iterator[Node]:
     """Every node below the roots once, arguments before users, except `known` ones; without recursion."""
     seen: set[Node] = set(known)
-    stack: list[Node | None] = [*roots][::-1]
+    stack: list[Node | None] = [*reversed([*roots])]
     while stack:
         current = stack.pop()
         if current is None:  # what a node needs has been seen: the node lies below

@@ -17,7 +17,8 @@ from ..fusion.horizontal import horizontal_candidates, pack_launches
 from ..fusion.merge_similar import NamedGroup, merge_similar
 from ..fusion.partition_graph import Fits, fits_in, partition_graph, priced_for
 from ..fusion.register_budget import FEWEST
-from ..fusion.shared_planning import planned_once
+from ..fusion.renumber_temporaries import renumber_temporaries
+from ..fusion.shared_planning import planned_once, shared_planning
 from ..hardware import Hardware
 from ..ir.dims import Dim, Symbol
 from ..ir.folds import SCAN_NAMES
@@ -144,6 +145,7 @@ def make_outline(
     return Plan(source.text, parameters, results, (), graph.checks, tuple(guards.items()), ())
 
 
+@shared_planning()
 def build_kernels(
     cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter, ...], fits: Fits, contract: bool = True
 ):
@@ -166,10 +168,15 @@ def build_kernels(
 
 
 def _kernel_plan(member: NamedGroup, name: str, header: tuple[str, ...], contract: bool) -> KernelPlan:
-    """The plan of a kernel; a formulation may have made it before, perhaps under another name."""
-    key = (member.group.key, header, tuple(p.name for p in member.parameters), contract)
-    plan = planned_once(key, lambda: build_plan(member.group, name, header, member.parameters, contract))
-    return plan if plan.name == name else replace(plan, name=name)
+    """The plan of a kernel; it may have been made before, under another name, for another step of a loop or for another
+    formulation."""
+    group, numbers = renumber_temporaries(member.group)
+    key = (group.key, header, tuple(p.name for p in member.parameters), contract)
+    plan = planned_once(key, lambda: build_plan(group, name, header, member.parameters, contract))
+    if not numbers:
+        return plan if plan.name == name else replace(plan, name=name)
+    arrays = tuple(replace(a, index=numbers[a.index]) if a.kind == "temporary" else a for a in plan.arrays)
+    return replace(plan, name=name, arrays=arrays)
 
 
 def _temporary_types(cut: Partition, kernels: tuple[KernelPlan, ...]) -> tuple[Type, ...]:

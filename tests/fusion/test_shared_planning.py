@@ -1,4 +1,4 @@
-"""Formulations of one call plan what they have in common once."""
+"""Formulations of one call, and steps of a loop, plan what they have in common once."""
 
 from __future__ import annotations
 
@@ -37,6 +37,30 @@ def test_a_second_formulation_plans_no_kernel_again_that_is_alike(monkeypatch):
         for mode in (AttentionMode.RUNNING_MAX, AttentionMode.MATERIALIZED):
             kernel._program.plans.plan(facts, extents_of(facts), Formulation(attention=mode))
     assert (len(plans), len(lowered), len(built)) == (2, 1, 1)
+
+
+def test_kernels_of_the_steps_of_a_loop_are_built_once(monkeypatch):
+    """They differ in the numbers of their temporaries alone."""
+    built, plans = [], []
+    monkeypatch.setattr(stored_plans, "_load", lambda key: [])  # no plan from the cache
+    watch(monkeypatch, make_plan, "build_plan", built)
+    watch(monkeypatch, make_plan, "build_kernels", plans)
+
+    def power_iteration(v, a):
+        for _ in range(24):
+            v = a @ v
+            v = v / np.sqrt((v * v).sum())
+        return v
+
+    random = np.random.default_rng(5)
+    v, a = random.standard_normal(9), random.standard_normal((9, 9))
+    found = fd.fuse(power_iteration, verify=True)(v, a)
+    np.testing.assert_allclose(found, power_iteration(v, a), 1e-9)
+    kernels, *_ = plans[0]
+    assert len(kernels) > 40
+    assert len(built) <= 8
+    temporaries = [{use.index for use in k.arrays if use.kind == "temporary"} for k in kernels]
+    assert len({frozenset(numbers) for numbers in temporaries}) > 40
 
 
 def watch(monkeypatch, module, name, calls):
