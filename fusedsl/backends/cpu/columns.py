@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from ...ir.ops import OPS
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Body, Reduction, Value
-from . import common_arguments, loop_splitting, reduce, scan
-from .roles import ScratchArray, ValueRoles
+from . import common_arguments, extrema, loop_splitting, reduce, scan
+from .roles import ScratchArray, ValueRoles, is_float_extremum
 from .rows import allocate, extents, free
 from .schedule import MIN_STRIP, strip_multiple
 from .source_text import address, decode, header, indented, load_line, parameters, store_line, times
@@ -185,11 +185,22 @@ class StripEmitter:
             starts += renamed(first, unrolled)
             inner += renamed(each, unrolled)
             for f in folds:
-                fresh = [f"{name}_next" for name in reduce.state_names(f)]
-                inner += reduce.merge(f, fresh, [names.get(v.name, v.name) for v in f.inputs], fresh)
+                values = [names.get(v.name, v.name) for v in f.inputs]
+                if is_float_extremum(f):
+                    inner += extrema.accumulate(f, values[0]) if number else extrema.start(f, values[0])
+                else:
+                    inner += self.merge_next(f, values)
+        for f in filter(is_float_extremum, folds):
+            inner += [*extrema.finish(f), *self.merge_next(f, reduce.state_names(f))]
         for f in folds:
             inner += reduce.put_state(f, "lane", "lane", [f"{name}_next" for name in reduce.state_names(f)])
         return [*starts, *self.lanes(inner)]
+
+    @staticmethod
+    def merge_next(fold: Reduction, values: list[str]) -> list[str]:
+        """Merge values into the state that a lane has in registers."""
+        fresh = [f"{name}_next" for name in reduce.state_names(fold)]
+        return reduce.merge(fold, fresh, values, fresh)
 
     def column_start(self, p: int) -> list[str]:
         """Base pointers of a column, and loads that are uniform in the strip."""

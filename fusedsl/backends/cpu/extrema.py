@@ -36,15 +36,15 @@ def store_searched(roles: ValueRoles, p: int) -> list[str]:
     return [reduce.put(name, "j", name.removesuffix("_segment")) for name in names]
 
 
-def start(fold: Reduction) -> list[str]:
-    """The accumulators of an extremum of floats, before a segment's loop."""
+def start(fold: Reduction, value: str) -> list[str]:
+    """The accumulators of an extremum of floats that begins with a value."""
     name = fold.accumulators[0].name
-    return [f"{name}_{part} = {word}({fold.identity[0]})" for part, word, _ in PARTS]
+    return [f"{name}_{part} = {word}({value})" for part, word, _ in PARTS]
 
 
-def accumulate(fold: Reduction) -> list[str]:
-    """Take an element into the accumulators."""
-    name, value = fold.accumulators[0].name, fold.inputs[0].name
+def accumulate(fold: Reduction, value: str) -> list[str]:
+    """Take a value into the accumulators."""
+    name = fold.accumulators[0].name
     return [f"{name}_{part} = {merge}({name}_{part}, {word}({value}))" for part, word, merge in PARTS]
 
 

@@ -166,8 +166,8 @@ def segment_loop(roles: ValueRoles, p: int) -> list[str]:
         if fold in roles.positional(p):
             finish += extrema.first_better(roles, p, fold)
         elif is_float_extremum(fold):
-            start += extrema.start(fold)
-            folding += extrema.accumulate(fold)
+            start += extrema.start(fold, fold.identity[0])
+            folding += extrema.accumulate(fold, fold.inputs[0].name)
             finish += extrema.finish(fold)
         else:
             start += reduce.identity(fold)

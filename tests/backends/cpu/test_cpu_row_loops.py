@@ -158,3 +158,20 @@ def test_a_row_in_parts_has_the_bits_of_a_whole_one(monkeypatch, text, n):
         results.append(kernel(x))
         assert ("variant rows" if whole else "variant split") in str(kernel.source(x))
     assert np.asarray(results[0]).tobytes() == np.asarray(results[1]).tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("rows", [7, 8, 67, 200])
+def test_extrema_of_columns_are_those_of_numpy(dtype, rows):
+    x = normal(rows, 300, dtype=dtype)
+    x[3, 5], x[rows - 1, 6], x[:, 7], x[:, 8] = np.nan, np.nan, -np.inf, np.inf
+    x[:, 9], x[2, 9], x[:, 10], x[rows - 2, 10] = -0.0, 0.0, 0.0, -0.0
+    largest, smallest, spread = fd.evaluate(
+        "return amax(x, axis=0), amin(x, axis=0), amax(x * 2, axis=0) - amin(x, axis=0)", x=x
+    )
+    assert np.array_equal(largest, x.max(0), equal_nan=True)
+    assert np.array_equal(smallest, x.min(0), equal_nan=True)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(spread, (x * x.dtype.type(2)).max(0) - x.min(0), equal_nan=True)
+    assert not np.signbit(largest[9])
+    assert np.signbit(smallest[10])
