@@ -213,15 +213,15 @@ class PanelEpilogue:
         lifted = [f"{value.name}_lifted" for value in use.inputs]
         for name, value in zip(lifted, use.inputs):
             src.assign(name, self._spread(value.name, value.dtype.name, self.fragment.elementwise, "element"))
-        with src.if_(f"room < {self.panel}"):
-            src.assign("valid_columns", src.bind("in_bounds", self.fragment.in_bounds())("int32(0)", "room"))
+        with src.if_(f"valid_columns < {self.panel}"):
+            src.assign("in_bounds", src.bind("bounds", self.fragment.in_bounds())("int32(0)", "valid_columns"))
             for name, value, nothing in zip(lifted, use.inputs, use.identity):
                 d = value.dtype.name
                 keep = self._define(
                     *(f"keep_{name}", self.fragment.elementwise, f"bool, {d} -> {d}", "valid, value"),
                     f"select(valid, value, {nothing})",
                 )
-                src.assign(name, keep("valid_columns", name))
+                src.assign(name, keep("in_bounds", name))
         fold = src.bind(f"fold_{label}", self.fragment.fold(op), src.functions)
         over_quad = src.bind(f"quad_{label}", quad_all_reduce(op), src.functions)
         src.unpack(use, fold(*lifted))
