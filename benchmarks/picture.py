@@ -26,8 +26,10 @@ NAMES = {
     "backward": "Gradients of norms",
     "expressions": "Common expressions",
     "attention": "Attention",
+    "language": "Every function",
     "launch": "Warm calls, host time",
     "cpu": "CPU, {threads} threads",
+    "language_cpu": "Every function, CPU",
 }
 STYLE = """
 text { fill: #16202c; font: 14px system-ui, sans-serif; } .faint { fill: #5a6878; font-size: 12px; }

@@ -30,10 +30,10 @@ TITLES = {
     "expressions": "Common expressions (examples/expressions.py)",
     "attention": "Attention, bfloat16",
     "products": "Products of matrices and what surrounds them",
-    "language": "Every function of the language, the worst first",
+    "language": "Every function of the language",
     "launch": "Warm calls: host time; the roofline is the driver's launch",
     "cpu": "On the CPU ({threads} threads)",
-    "language_cpu": "Every function of the language on the CPU ({threads} threads), the worst first",
+    "language_cpu": "Every function of the language on the CPU ({threads} threads)",
 }
 WHOLE = ("language", "language_cpu")  # suites of all functions, whose workloads are texts
 UNFUSED = {"cpu": "numpy", "language_cpu": "numpy", "attention": "cupy", "launch": None}  # of other suites torch
@@ -127,6 +127,7 @@ def markdown(machines: dict[str, dict], rows: Sequence[Row]) -> str:
             cases = dict(sorted(cases.items(), key=lambda item: shortfall(item[1])))
         where = _where(machines[suite])
         place = "" if suite.endswith("cpu") else f", on {where['gpu']}"
+        place += ", the worst first" if suite in WHOLE else ""
         names = dict.fromkeys(peer for peers in cases.values() for peer in peers if peer not in (OURS, FLOOR))
         head = ["workload", "shape", "dtype", "µs", "of floor", *(f"vs {p}" for p in names)]
         lines = [f"## {TITLES[suite].format(**where)}{place}, {where['date']}", "", _row(head)]
