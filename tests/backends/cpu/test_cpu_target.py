@@ -597,16 +597,19 @@ def test_float32_functions_vectorise(name, tmp_path):
     assert f"@{name}" not in text
 
 
-def test_float16_is_converted_by_vectors(tmp_path):
+def test_float16_is_converted_by_vectors_and_computed_in_float32(tmp_path):
     from fusedsl.backends.cpu import compiler, processor, vocabulary
 
-    case = mapped(tmp_path, ["y_0 = x_0 + float32(1.0)"], np.empty(9, np.float16), normal(9, dtype=np.float16))
+    out, x = np.empty(9, np.float16), normal(9, dtype=np.float16)
+    case = mapped(tmp_path, ["t_0 = floor(x_0)", "t_1 = x_0 > t_0", "y_0 = select(t_1, t_0, x_0)"], out, x)
     source, arrays = backend.generate(case.kernel, "map")
     namespace = {"__builtins__": {}, "range": range, **vocabulary.vocabulary(case.kernel, arrays)}
     exec(source, namespace)
     baseline = processor.BASELINES[processor.host().architecture]
     lowered = compiler.lower(namespace["kernel"], "kernel", baseline)
-    assert re.search(r"load <\d+ x half>", str(compiler.optimise([lowered], compiler.machine(baseline))))
+    text = str(compiler.optimise([lowered], compiler.machine(baseline)))
+    assert re.search(r"fpext <\d+ x half>", text) and re.search(r"fptrunc <\d+ x float>", text)
+    assert not re.search(r"(floor|fcmp|select)[^\n]*half", text)
 
 
 BARE = """
