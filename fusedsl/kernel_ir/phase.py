@@ -110,6 +110,7 @@ class Scatter:
     place: str
     value: str
     operand: int
+    bins: int = 0  # places of the output at most: a power of two of a call; 0 in a plan
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ CPU_LOOPS = {
     "tiles": "blocks of two axes, because an array runs across the others",
     "rows": "row by row, every phase over a row that stays in the cache",
     "mixed": "parts of the rows, each with a state for every column; then the parts merged",
+    "sorted": "rows that NumPy sorts in memory: a loop stores them, another reads their ranks",
     "split": "few long rows, cut into parts that threads share",
     "scan": "few long rows, cut into parts that threads share: their states first, then their prefixes",
     "matmul": "matrix product: blocks of both factors packed in the cache, tiles of sums in vector registers",

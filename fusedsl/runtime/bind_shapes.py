@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import prod
 
 from ..backends.cuda.batch_invariant import batch_invariant_width
 from ..backends.cuda.columns.pairs import pair_width
@@ -78,6 +79,8 @@ def bind_kernel(
         max_offset(merged.extents + places, line) >= INDEX64_FROM for line, rank in zip(lines, placed.ranks) if rank
     )
     kernel = _kernel(plan, merged, row_axes, placed, merged.index64 or far)
+    if plan.scatters:
+        kernel = replace(kernel, phases=tuple(_with_bins(plan, phase, layouts) for phase in plan.resident))
     looped = None
     if plan.looped and not plan.is_elementwise and not plan.column_epilogue:
         looped = replace(kernel, phases=plan.looped, resident=False)
@@ -87,6 +90,14 @@ def bind_kernel(
     if looped is not None and _may_transpose(plan) and across:
         transposed = (_transposed(plan, kernel, merged, placed), _transposed(plan, looped, merged, placed))
     return BoundKernel(kernel, merged.extents, lines, placed.offsets, placed.byte_strides, looped, transposed)
+
+
+def _with_bins(plan: KernelPlan, phase: Phase, layouts: Mapping[tuple[str, int], ArrayLayout]) -> Phase:
+    """The phase, whose scatters know about how many places they have: a power of two, so that binaries are few."""
+    uses = [plan.arrays[s.operand] for s in phase.scatters]
+    places = [prod(layouts[use.kind, use.index].shape) for use in uses]
+    bins = [1 << max(0, n - 1).bit_length() for n in places]
+    return replace(phase, scatters=tuple(replace(s, bins=n) for s, n in zip(phase.scatters, bins)))
 
 
 MOST_DISPLACEMENT = 128  # elements that are constants of machine code; longer distances vary from call to call

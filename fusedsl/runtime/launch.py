@@ -164,7 +164,7 @@ class LaunchRecord:
 def _fit_resident_blocks(driver: Driver, function: CudaFunction, geometry: LaunchConfig) -> LaunchConfig:
     """A launch with no more blocks than the device holds at once, as the driver reports it."""
     threads, shared, cluster = geometry.threads, geometry.shared, geometry.cluster
-    if geometry.persistent:
+    if geometry.persistent and cluster > 1:
         attributes = _attributes(cluster, False)
         config = (geometry.blocks, 1, 1, threads, 1, 1, shared, 0, ctypes.addressof(attributes), 1)
         room = driver.clusters(function, struct.pack("<7I4xQQI4x", *config)) * cluster

@@ -11,9 +11,10 @@ from time import perf_counter
 from typing import Any
 
 from .. import config
-from ..backends.cpu.work import CpuLaunch
+from ..backends.cpu.work import ROW_SORT, CpuLaunch
 from .free_memory import exhausted
 from .long_calls import is_abandoned
+from .row_sort import sort_stage
 from .work_sharing import SharedUnits, can_share
 
 PIECES_PER_THREAD = 8  # at most, of short work: enough to balance the threads
@@ -209,6 +210,8 @@ def runner(functions: Mapping[str, Callable], launch: CpuLaunch, slots: int) -> 
 
     `functions` are the loaded C functions by symbol. Threads may call f at once.
     """
+    if launch.row_sort is not None:
+        functions = {**functions, ROW_SORT: sort_stage(launch.row_sort, slots)}
     stages = [(functions[stage.symbol], stage.count, stage.grain) for stage in launch.stages]
     if len(stages) == 1 and not launch.workspace:
         function, count, grain = stages[0]

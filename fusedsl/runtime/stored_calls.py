@@ -16,7 +16,7 @@ from typing import Any
 from .. import config, metric_counts
 from ..backends.cpu import processor
 from ..backends.cpu.work import CpuLaunch as Work
-from ..backends.cpu.work import CpuStage
+from ..backends.cpu.work import CpuStage, LibrarySort
 from ..errors import FusedslError
 from ..ir.types import DTYPES
 from ..kernel_ir.launch_config import LaunchConfig
@@ -197,7 +197,8 @@ def _on_card(launch: Mapping[str, Any], code: bytes, names: Sequence[str], devic
 
 def _on_cpu(launch: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunchRecord:
     code_identity = CodeIdentity(*launch["code_identity"])
-    stages, *others = launch["work"]
-    work = Work(tuple(CpuStage(*stage) for stage in stages), *others)
+    stages, workspace, parts, unit_seconds, order = launch["work"]
+    order = None if order is None else LibrarySort(*order)
+    work = Work(tuple(CpuStage(*stage) for stage in stages), workspace, parts, unit_seconds, order)
     functions = dict(zip(code_identity.symbols, object_loader.load(code, tuple(code_identity.symbols))))
     return host_launch(functions, work, _layout(launch, names), code_identity)

@@ -9,6 +9,7 @@ from . import (
     attention,
     columns,
     elementwise,
+    library_sort,
     matmul,
     rows,
     rows_and_columns,
@@ -45,6 +46,8 @@ def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None
             return rows.emit(kernel)
         case "matmul":
             return matmul.emit(kernel, parameters, (processor or host()).vectors)
+        case "sorted":
+            return library_sort.emit(kernel, int(parameters) if parameters else None)
         case "split":
             return split_rows.emit(kernel)
         case "scan":
@@ -79,6 +82,8 @@ def symbols(kernel: KernelIR, schedule: str) -> tuple[str, ...]:
     """The C functions that the object code exports, in the order of their calls."""
     if schedule == "mixed":
         return ("rows", "columns")
+    if schedule.startswith("sorted"):
+        return ("keys",) if ":" in schedule else ("keys", "ranks")
     if schedule == "scan":
         return ("totals", "merge", "prefixes")
     if schedule != "split":

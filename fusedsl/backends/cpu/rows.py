@@ -102,13 +102,20 @@ def row_bases(roles: ValueRoles) -> list[str]:
 
 
 def column_loop(roles: ValueRoles, p: int, low: str, high: str, base: str = "", origin: str = "") -> list[str]:
+    """The element loop of a phase over segments [low, high), and the sort of what it stores (see `unsorted_loop`)."""
+    phase = roles.kernel.phases[p]
+    if phase.ranks:
+        return sort.rank_loop(roles, phase)
+    loop = unsorted_loop(roles, p, low, high, base, origin)
+    return [*loop, *sort.sort_row(phase)] if loop else loop
+
+
+def unsorted_loop(roles: ValueRoles, p: int, low: str, high: str, base: str = "", origin: str = "") -> list[str]:
     """The element loop of a phase over segments [low, high), reduced to its states; scratch values start at `base`.
 
     Scans begin from the part `origin` of their states, if it is given.
     """
     phase = roles.kernel.phases[p]
-    if phase.ranks:
-        return sort.rank_loop(roles, phase)
     if not (phase.stores or phase.folds or phase.scans or phase.column_reductions or phase.sort or roles.scratch_of(p)):
         return []
     number = "segment" if low == "0" else f"segment - {low}"
@@ -125,7 +132,7 @@ def column_loop(roles: ValueRoles, p: int, low: str, high: str, base: str = "", 
     if folds := tuple(f for f in phase.folds if f not in roles.positional(p)):
         lines += [f"if {total} != 1:", *indented(reduce.push_to_tree(folds, number))]
         joined = [f"if {total} != 1:", *indented(reduce.reduce_tree(folds, total))]
-    return [*opening, *scan.directed_loop(phase, "segment", low, high, lines), *joined, *sort.sort_row(phase)]
+    return [*opening, *scan.directed_loop(phase, "segment", low, high, lines), *joined]
 
 
 def elements(roles: ValueRoles, p: int) -> list[str]:

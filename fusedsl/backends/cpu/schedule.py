@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from math import prod
 
 from ...config import num_threads
 from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
 from ...kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from .core_time import seconds
-from .work import CpuLaunch, CpuStage
-from .workspace import mixed_reduction_bytes, mixed_reduction_parts, scan_bytes, split_bytes
+from .short_rows_form import ShortRows
+from .sort import row_sort, row_sort_operand
+from .work import ROW_SORT, CpuLaunch, CpuStage
+from .workspace import mixed_reduction_bytes, mixed_reduction_parts, row_sort_bytes, scan_bytes, split_bytes
 
 CHUNK = 16384  # elements of the innermost axis of a map in one unit of work
 TILE = (64, 32)  # (columns, rows) of a block of a tiled map
@@ -36,25 +38,6 @@ MOST_SCATTER_UNITS = 16  # a scatter's units, each of which reads all places
 STRIPS_PER_THREAD = 2  # strips of a thread at most: wide strips read memory best
 
 
-@dataclass(frozen=True)
-class ShortRows:
-    """Unrolled short rows."""
-
-    counts: tuple[int, ...]  # extents of the unrolled axes
-    strides: tuple[tuple[int | None, ...], ...]  # by operand: of the loop axis and the unrolled ones; None: run time
-
-    def __str__(self) -> str:
-        lines = [".".join("s" if step is None else str(step) for step in line) for line in self.strides]
-        return f"{'x'.join(map(str, self.counts))}:{','.join(lines)}"
-
-    @classmethod
-    def read(cls, text: str) -> ShortRows:
-        """The inverse of `str`."""
-        counts, _, strides = text.partition(":")
-        lines = [[None if step == "s" else int(step) for step in line.split(".")] for line in strides.split(",")]
-        return cls(tuple(map(int, counts.split("x"))), tuple(map(tuple, lines)))
-
-
 def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
     """The schedule for these extents and strides (in elements, per operand and axis): part of the kernel's key.
 
@@ -64,6 +47,8 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     - "rows": one row after another
     - "strips:" and a stride kind per operand: rows in vector lanes; the last row axis is contiguous, or rows are short
     - "short:" and `ShortRows`: unrolled rows
+    - "sorted": rows that NumPy sorts in memory, between a stage that stores them and one that reads them
+    - "sorted:" and an operand: rows that are stored there and that NumPy sorts there
     - "split": few long rows, cut into parts that threads share
     - "scan": scans of few long rows, likewise
     - "mixed": reductions of rows and columns
@@ -76,7 +61,8 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
         return _scatter(kernel, extents)
     scans = any(phase.scans for phase in kernel.phases)
     if any(phase.sort for phase in kernel.phases):
-        return "rows"
+        place = row_sort_operand(kernel, extents, strides)
+        return f"sorted:{place}" if place is not None else "sorted" if row_sort(kernel, extents) else "rows"
     if (short := _short(kernel, extents, strides)) is not None:
         return f"short:{short}"
     if kernel.row_axes == 0 and not scans and not any(phase.folds for phase in kernel.phases):
@@ -187,6 +173,8 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
     if schedule.startswith("scatter"):
         units = CpuStage("kernel", int(schedule.partition(":")[2] or 1), 1)
         return CpuLaunch((units,), unit_seconds=seconds(kernel, extents))  # each unit reads all elements
+    if schedule.startswith("sorted"):
+        return _sorted(kernel, schedule.partition(":")[2], extents)
     if schedule == "scan":
         return _split_scan(kernel, rows, columns, extents)
     if schedule == "mixed":
@@ -264,6 +252,18 @@ def _split(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) 
     for p in range(len(kernel.phases)):
         stages += [CpuStage(f"phase{p}", rows * parts, grain), CpuStage(f"merge{p}", rows, rows)]
     return CpuLaunch(tuple(stages), split_bytes(kernel, rows, columns, parts), parts)
+
+
+def _sorted(kernel: KernelIR, operand: str, extents: tuple[int, ...]) -> CpuLaunch:
+    """Sorts in memory: keys, NumPy's sort, and ranks unless they are where they are wanted."""
+    rows, time, order = prod(extents[: kernel.row_axes]), seconds(kernel, extents), row_sort(kernel, extents)
+    assert order is not None
+    if operand:
+        order = replace(order, operand=int(operand))
+    names = ["keys", ROW_SORT, *([] if operand else ["ranks"])]
+    memory = 0 if operand else row_sort_bytes(kernel, rows, order.columns)
+    stages = tuple(CpuStage(name, rows, _grain(time, rows)) for name in names)
+    return CpuLaunch(stages, memory, unit_seconds=time / max(1, rows), row_sort=order)
 
 
 def _split_scan(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) -> CpuLaunch:

@@ -11,7 +11,8 @@ from itertools import product
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Reduction
 from . import common_arguments, loop_splitting, reduce, scan
-from .schedule import CHUNK, ShortRows
+from .schedule import CHUNK
+from .short_rows_form import ShortRows
 from .source_text import address, decode, header, indented, load_line, parameters, store_line
 from .statements import code_of, renamed
 

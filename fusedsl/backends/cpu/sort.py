@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from ...ir.types import BOOL, INT64, UINT8, DType
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Phase, Sort
@@ -10,6 +12,7 @@ from . import radix_sort, reduce
 from .core_time import MAX_TOP_K
 from .roles import ScratchArray, ValueRoles
 from .source_text import indented, store_line, times
+from .work import LibrarySort
 
 BLOCK = 64  # ranks that are reduced serially
 SHORT = 40  # columns at most of a row that is sorted by insertion
@@ -20,24 +23,51 @@ def arrays(kernel: KernelIR) -> list[ScratchArray]:
     sort = sort_of(kernel)
     if sort is None:
         return []
-    dtype = _scratch_dtype(sort.key.dtype)
-    if _is_top_k(sort):
+    dtype = scratch_dtype(sort.key.dtype)
+    if is_top_k(sort):
         return [ScratchArray("order", dtype, str(sort.count)), ScratchArray("position", INT64, str(sort.count))]
     arrays = [ScratchArray("order", dtype, "2 * columns"), ScratchArray("tally", INT64, str(radix_sort.bins(dtype)))]
     return [*arrays, ScratchArray("position", INT64, "2 * columns")] if sort.has_positions else arrays
 
 
-def _is_top_k(sort: Sort) -> bool:
+def is_top_k(sort: Sort) -> bool:
     return sort.count is not None and sort.count <= MAX_TOP_K
 
 
-def _scratch_dtype(d: DType) -> DType:
+def scratch_dtype(d: DType) -> DType:
     return UINT8 if d is BOOL else d
+
+
+def row_sort(kernel: KernelIR, extents: tuple[int, ...]) -> LibrarySort | None:
+    """The sort of a kernel's rows in the workspace, if they are long and it is of their values alone; else None."""
+    order, first = sort_of(kernel), kernel.phases[0]
+    columns = prod(extents[kernel.row_axes :])
+    if order is None or order.has_positions or is_top_k(order) or columns <= SHORT:
+        return None
+    others = (first.stores, first.folds, first.scans, first.column_reductions, first.tile_phases)
+    if first.sort is None or any(others) or ValueRoles(kernel).scratch_values:
+        return None
+    return LibrarySort(scratch_dtype(order.key.dtype).name, columns, order.descending)
+
+
+def row_sort_operand(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> int | None:
+    """The operand that holds the rows in order, if they are contiguous there and the kernel stores nothing else."""
+    order, found, ranked = sort_of(kernel), row_sort(kernel, extents), kernel.phases[1:]
+    if found is None or order is None or order.values is None or len(ranked) != 1 or not ranked[0].ranks:
+        return None
+    rows, stores = ranked[0].row_stores or kernel.phases[0].row_stores, ranked[0].stores
+    if rows or len(stores) != 1 or stores[0].value != order.values.name or order.count is not None or ranked[0].folds:
+        return None
+    k, lines = stores[0].operand, list(zip(extents[: kernel.row_axes], strides[stores[0].operand]))
+    steps = [prod(extents[axis + 1 :]) for axis in range(kernel.row_axes)]
+    whole = all(n == 1 or step == wanted for (n, step), wanted in zip(lines, steps))
+    alike = kernel.operands[k].dtype.name == found.dtype and strides[k][-1:] == (1,)
+    return k if whole and alike else None
 
 
 def init_top_k(phase: Phase) -> list[str]:
     """Reset the number of elements of the top k."""
-    return ["filled = 0"] if phase.sort and _is_top_k(phase.sort) else []
+    return ["filled = 0"] if phase.sort and is_top_k(phase.sort) else []
 
 
 def store_element(phase: Phase, index: str) -> list[str]:
@@ -47,7 +77,7 @@ def store_element(phase: Phase, index: str) -> list[str]:
         return []
     name = sort.key.name
     value = f"uint8({name})" if sort.key.dtype is BOOL else name
-    return _insert_top_k(sort, value, index) if _is_top_k(sort) else [reduce.put("order", index, value)]
+    return _insert_top_k(sort, value, index) if is_top_k(sort) else [reduce.put("order", index, value)]
 
 
 def _insert_top_k(sort: Sort, value: str, index: str) -> list[str]:
@@ -82,14 +112,14 @@ def sort_row(phase: Phase) -> list[str]:
     sort = phase.sort
     if sort is None:
         return []
-    if _is_top_k(sort):
-        return ["source = 0", *_read_row_values(sort)]
+    if is_top_k(sort):
+        return ["source = 0", *read_row_values(sort)]
     insert = _insert(sort)
     short = ["moves = 0", "for spot in range(1, columns):", *indented(insert)]
     lines = [*radix_sort.number_columns(sort), "source = 0", "target = columns"]
     lines += [f"if columns <= {SHORT}:", *indented(short)]
     lines += ["else:", *indented(radix_sort.sort_long_row(sort, insert))]
-    return lines + _read_row_values(sort)
+    return lines + read_row_values(sort)
 
 
 def _insert(sort: Sort) -> list[str]:
@@ -106,7 +136,7 @@ def _insert(sort: Sort) -> list[str]:
     return [*lines, "if ahead:", *indented(["while ahead:", *indented(move), *put])]
 
 
-def _read_row_values(sort: Sort) -> list[str]:
+def read_row_values(sort: Sort) -> list[str]:
     return [f"{value.name} = {_read(sort, part, f'source + {rank}')}" for part, rank, value in sort.places]
 
 

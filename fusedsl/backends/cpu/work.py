@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ROW_SORT = "row sort"  # the symbol of the stage that NumPy runs
+
 
 @dataclass(frozen=True)
 class CpuStage:
@@ -12,6 +14,16 @@ class CpuStage:
     symbol: str
     count: int  # units
     grain: int  # units that are worth one thread
+
+
+@dataclass(frozen=True)
+class LibrarySort:
+    """A stage that sorts rows by NumPy: their dtype, columns, direction, and the operand that they are in."""
+
+    dtype: str
+    columns: int
+    descending: bool
+    operand: int = -1  # -1: the workspace
 
 
 @dataclass(frozen=True)
@@ -26,3 +38,4 @@ class CpuLaunch:
     workspace: int = 0  # bytes
     parts: int = 1  # of each row (split), or of all rows (cross)
     unit_seconds: float = 0.0  # about the time of the longest unit, which nothing interrupts
+    row_sort: LibrarySort | None = None  # what the stage ROW_SORT does

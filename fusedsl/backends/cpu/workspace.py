@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...kernel_ir.kernel import KernelIR
-from . import reduce
+from ..cuda.scan_sort.sort_method import sort_of
+from . import reduce, sort
 from .roles import ScratchArray, ValueRoles
 
 MAX_PART_ROWS = 64  # rows of a part of a mixed reduction at most: these are merged serially
@@ -47,6 +48,17 @@ def scan_arrays(kernel: KernelIR) -> list[ScratchArray]:
 
 def scan_bytes(kernel: KernelIR, rows: int, parts: int) -> int:
     return _bytes(scan_arrays(kernel), {"rows * parts": rows * parts})
+
+
+def row_sort_arrays(kernel: KernelIR) -> list[ScratchArray]:
+    """The keys of all rows."""
+    order = sort_of(kernel)
+    assert order is not None
+    return [ScratchArray("order", sort.scratch_dtype(order.key.dtype), "rows * columns")]
+
+
+def row_sort_bytes(kernel: KernelIR, rows: int, columns: int) -> int:
+    return _bytes(row_sort_arrays(kernel), {"rows * columns": rows * columns})
 
 
 def _bytes(arrays: list[ScratchArray], counts: dict[str, int]) -> int:

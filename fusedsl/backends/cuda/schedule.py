@@ -34,7 +34,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexi
         assert mixed is not None
         return mixed
     if kernel.scatters:
-        return schedule_scatter(kernel, hardware)
+        return schedule_scatter(kernel, extents, hardware)
     if sort_of(kernel):
         return schedule_order(kernel, extents, hardware)
     if has_scans(kernel):

@@ -71,7 +71,8 @@ def _emit_grid(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     kernel = src.kernel
     vectors = MultiAxisIndex(src, tuple(range(kernel.axes)), schedule.width, "first", "count")
     used = sorted({load.operand for load in kernel.loads} | {s.operand for s in kernel.phases[0].stores})
-    vectors.load_tile(schedule.vectors, schedule.threads, used)
+    vectors.begin_tiles(schedule.vectors, schedule.threads, used)
+    vectors.load_tile()
     src.map_body("body", rewritten(kernel, kernel.phases[0]), schedule.width)
     for k, store in enumerate(kernel.phases[0].stores):
         vectors.store(f"store_{k}", store)

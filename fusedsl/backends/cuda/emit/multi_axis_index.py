@@ -37,17 +37,20 @@ class MultiAxisIndex:
             self._define_place(vectors, step)
         self._count()
 
-    def load_tile(self, vectors: int, threads: int, operands: Sequence[int]) -> None:
-        """Find the places of a thread's vectors, which are `threads` apart, and load what the kernel reads of them."""
+    def begin_tiles(self, vectors: int, threads: int, operands: Sequence[int]) -> None:
+        """Define the tile of a thread, whose vectors are `threads` apart, and find the first one of its block."""
         src, step = self.src, {"step": threads}
         src.bind("tile", Tile(width=self.width, vectors=vectors, **step, checks="v" * vectors))
         self.define(operands, vectors, step)
         begin = f"{self.index}({self.index}({src.block}) * {threads * vectors})"
         src.assign(self.first, f"{self.index}({begin} + {thread_idx()})")
+
+    def load_tile(self) -> None:
+        """Find the places of the vectors from the first one on, and load what the kernel reads of them."""
         self.emit_offsets()
-        for load in src.kernel.loads:
+        for load in self.src.kernel.loads:
             self.load(load)
-        for position in src.kernel.positions:
+        for position in self.src.kernel.positions:
             self.position(position)
 
     def _define_place(self, vectors: int, step: Mapping[str, Any]) -> None:

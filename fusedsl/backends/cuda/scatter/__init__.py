@@ -1,5 +1,12 @@
-"""Scatters: elements merged by atomics at computed places; schedule, emitter, intrinsics."""
+"""Scatters: elements merged by atomics at computed places, of memory or of bins of a block; schedule, emitter,
+intrinsics."""
 
-from ..emit.intrinsic import File
+from ..emit.intrinsic import File, Named
 
 merge_tile = File("scatter.intrinsics").maker("merge_tile", "tile, name, fold", "address, places, values, left")
+
+_FILE = File("scatter.private_bins")
+private_bins = _FILE.type("private_bins", "name, fold, bins, copies, threads, unit", Named)
+clear_bins = _FILE.maker("clear_bins", "bins", "")
+merge_into_bins = _FILE.maker("merge_into_bins", "bins, tile", "places, values, left")
+flush_bins = _FILE.maker("flush_bins", "bins", "address")

@@ -1,4 +1,4 @@
-"""Scatter schedule: each thread computes a few elements, one block apart, and merges each by an atomic."""
+"""Scatter schedules: threads merge a few elements each by atomics; into few places by way of bins of their block."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ....hardware import Hardware, blocks_for
+from ....kernel_ir.instruction import Constant
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
+from ....kernel_ir.phase import Scatter
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
 from ..schedule_base import Extents, Schedule
 
 THREADS = 256
 ELEMENTS = 4  # of a thread: their loads are in flight together
 MOST_NEEDED = 64  # registers a thread, by estimate, beyond which it gets fewer elements
+PRIVATE_THREADS = 512  # of a block with bins: they share them
+MOST_COPIES = 32  # of a bin: one for each bank of shared memory
+WORTH_BINS = 8  # elements for each bin from which on a block has bins of its own
+RESERVED = 2048  # bytes of shared memory that a block leaves to the system
 
 
 @dataclass(frozen=True)
@@ -39,12 +45,45 @@ class ScatterSchedule(Schedule):
         return LaunchConfig(max(1, -(-prod(extents) // (self.threads * self.elements))), self.threads)
 
 
-def schedule_scatter(kernel: KernelIR, hardware: Hardware) -> ScatterSchedule:
-    """How a scatter runs; it does not depend on the extents, so a new shape compiles nothing."""
-    elements = ELEMENTS
-    while elements > 1 and required_registers(kernel, Tiling(1, elements)) > MOST_NEEDED:
-        elements //= 2
-    need = required_registers(kernel, Tiling(1, elements))
+@dataclass(frozen=True)
+class PrivateScatterSchedule(Schedule):
+    """Blocks loop over tiles of `elements` a thread and merge them into `copies` of `bins` in shared memory, then these
+    into the array; with a `unit`, bins count how often that value is added.
+    """
+
+    elements: int
+    threads: int
+    blocks: int
+    bins: int
+    copies: int
+    unit: int
+    shared: int  # bytes of a block
+    width: int = 1
+    reason: str = field(default="", compare=False)
+    registers: int = field(default=0, compare=False)  # a thread, by estimate
+
+    @property
+    def block_threads(self) -> int:
+        return self.threads
+
+    @property
+    def elements_in_flight(self) -> int:
+        return self.elements
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        """As many blocks as are resident, each with elements enough to be worth its bins."""
+        each = max(self.threads * self.elements, WORTH_BINS * self.bins)
+        return LaunchConfig(max(1, -(-prod(extents) // each)), self.threads, self.shared, persistent=True)
+
+
+def schedule_scatter(
+    kernel: KernelIR, extents: Extents, hardware: Hardware
+) -> ScatterSchedule | PrivateScatterSchedule:
+    """How a scatter runs; it depends on the extents only where its places are few, so new shapes rarely compile."""
+    private = _private(kernel, extents, hardware)
+    if private is not None:
+        return private
+    elements, need = _elements(kernel)
     blocks = blocks_for(hardware, need, THREADS)
     registers = predicted_registers(kernel, hardware, need, blocks, THREADS)
     reason = (
@@ -52,3 +91,70 @@ def schedule_scatter(kernel: KernelIR, hardware: Hardware) -> ScatterSchedule:
         f"at most {registers} registers let {blocks} blocks of {THREADS} on an SM"
     )
     return ScatterSchedule(elements, THREADS, blocks, 1, reason, registers)
+
+
+def _elements(kernel: KernelIR) -> tuple[int, int]:
+    """(elements of a thread, registers that they need)."""
+    elements = ELEMENTS
+    while elements > 1 and required_registers(kernel, Tiling(1, elements)) > MOST_NEEDED:
+        elements //= 2
+    return elements, required_registers(kernel, Tiling(1, elements))
+
+
+def _private(kernel: KernelIR, extents: Extents, hardware: Hardware) -> PrivateScatterSchedule | None:
+    """The schedule with bins of a block, if these fit in its shared memory and are worth it."""
+    scatter = kernel.scatters[0]
+    unit = _unit(kernel, scatter)
+    size = _bin_bytes(kernel, scatter, unit)
+    table = scatter.bins * size
+    if len(kernel.scatters) > 1 or not table or prod(extents) < WORTH_BINS * scatter.bins:
+        return None
+    elements = ELEMENTS
+    need = required_registers(kernel, Tiling(1, 1)) + round((elements - 1) * _loaded_registers(kernel))
+    blocks = blocks_for(hardware, need, PRIVATE_THREADS)
+    while blocks > 2 and table > _room(hardware, blocks):
+        blocks -= 1
+    if table > _room(hardware, blocks):
+        return None
+    copies = MOST_COPIES
+    while copies * table > _room(hardware, blocks):
+        copies //= 2
+    registers = predicted_registers(kernel, hardware, need, blocks, PRIVATE_THREADS)
+    counts = "counts of them" if unit else "their sums or extrema"
+    reason = (
+        f"at most {scatter.bins} places: blocks of {PRIVATE_THREADS} merge elements into {copies} × as many bins in "
+        f"shared memory, {counts}, and these into the array; "
+        f"at most {registers} registers let {blocks} blocks on an SM"
+    )
+    shape = (elements, PRIVATE_THREADS, blocks, scatter.bins, copies, unit, copies * table)
+    return PrivateScatterSchedule(*shape, 1, reason, registers)
+
+
+def _loaded_registers(kernel: KernelIR) -> float:
+    """Registers of an element's loads: all are in flight together, and then merged one after the other."""
+    return sum(max(32, kernel.operands[load.operand].dtype.bits) / 32 for load in kernel.loads)
+
+
+def _room(hardware: Hardware, blocks: int) -> int:
+    """Bytes of bins of a block, if so many are to be on an SM."""
+    return min(hardware.shared // blocks, hardware.block_shared) - RESERVED
+
+
+def _bin_bytes(kernel: KernelIR, scatter: Scatter, unit: int) -> int:
+    """Bytes of a copy of a bin; 0 if shared memory has no atomics that merge into it, or its order matters."""
+    d = kernel.operands[scatter.operand].dtype
+    if d.bits == 64:
+        return (4 if unit else 8) if scatter.fold == "sum" and d.kind != "f" else 0
+    folds = ("max",) if d.kind == "f" else ("sum", "max", "min")
+    return 4 if scatter.fold in folds else 0
+
+
+def _unit(kernel: KernelIR, scatter: Scatter) -> int:
+    """The integer that every element adds, if that is known: then it is enough to count them; 0 if not."""
+    if scatter.fold != "sum" or kernel.operands[scatter.operand].dtype.kind == "f":
+        return 0
+    for phase in kernel.phases:
+        for i in phase.element.instructions:
+            if i.target == scatter.value and i.op == "copy" and isinstance(i.args[0], Constant):
+                return int(i.args[0].value)
+    return 0

@@ -1,0 +1,38 @@
+"""Sorts whose rows NumPy's vectorised sort puts in order, as text: a stage that stores keys, and one that reads ranks.
+
+Between them a stage of the launch sorts the rows in the workspace (runtime/row_sort.py). What wants the positions of
+elements, too, is sorted by its digits (radix_sort.py).
+"""
+
+from __future__ import annotations
+
+from ...kernel_ir.kernel import KernelIR
+from ..cuda.scan_sort.sort_method import sort_of
+from . import sort
+from .roles import ScratchArray, ValueRoles
+from .rows import allocate, column_loop, extents, fold_arrays, free, row_epilogue, row_prologue, unsorted_loop
+from .source_text import header, indented, parameters
+from .split_rows import workspace_arrays
+from .workspace import row_sort_arrays
+
+
+def emit(kernel: KernelIR, operand: int | None) -> tuple[str, list[ScratchArray]]:
+    """The source of a kernel whose rows are sorted in the workspace, or in an operand, and its scratch arrays."""
+    order, roles = sort_of(kernel), ValueRoles(kernel)
+    assert order is not None
+    shared = row_sort_arrays(kernel)
+    private = fold_arrays(kernel, range(1, len(kernel.phases)))
+    where = workspace_arrays(kernel, shared) if operand is None else [f"order_at = p{operand}"]
+    opening = [*parameters(kernel), *extents(kernel), *where]
+    keys = [*row_prologue(roles, "row"), *unsorted_loop(roles, 0, "0", "segments", base="row * columns + ")]
+    ranks = [*row_prologue(roles, "row"), "source = row * columns", *sort.read_row_values(order)]
+    ranks += row_epilogue(roles, 0)
+    for p in range(1, len(kernel.phases)):
+        ranks += [*column_loop(roles, p, "0", "segments"), *row_epilogue(roles, p)]
+    rows = "for row in range(begin, end):"
+    lines = ["", "", "def keys(slots, begin, end):", *indented([*opening, rows, *indented(keys)])]
+    if operand is not None:
+        return "\n".join([*header(kernel, "sorted"), *lines, ""]), shared
+    ranked = [*opening, *allocate(private), rows, *indented(ranks), *free(private)]
+    lines += ["", "", "def ranks(slots, begin, end):", *indented(ranked)]
+    return "\n".join([*header(kernel, "sorted"), *lines, ""]), [*shared, *private]

@@ -1,0 +1,193 @@
+"""Intrinsics of scatters to few places: bins of a block in shared memory, and their merge into the array.
+
+Privatization (Gómez-Luna et al. 2013; CUB: DeviceHistogram): a block merges its elements into bins of its own, of which
+neighbouring threads have copies in neighbouring banks, and then every bin once into memory. Shared memory has native
+atomics of 32 bits alone: a 64-bit sum has a word for each half, with the carry added to the upper one, or one word that
+counts how often the same value was added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....ir.types import INT64, DType, dtype
+from ..compiler.numba_backend import F32, I32, I64, VOID, Emitter, emitted, ir, numba_type, types
+from ..tile.loops import repeated
+from ..tile.shuffle import WARP, shuffle
+from ..tile.tile import Tile
+from .intrinsics import QUIET_NAN, merge
+
+WORD = 4  # bytes
+IDENTITIES = {
+    ("sum", "i"): 0,
+    ("sum", "u"): 0,
+    ("max", "i"): -(1 << 31),
+    ("max", "u"): 0,
+    ("min", "i"): (1 << 31) - 1,
+    ("min", "u"): (1 << 32) - 1,
+    ("max", "f"): 0xFF800000,  # of -inf
+}
+
+
+@dataclass(frozen=True)
+class PrivateBins:
+    """Bins of a block: `copies` of each, in words beside each other. With a `unit` they count how often it is added."""
+
+    kind: DType
+    fold: str
+    bins: int
+    copies: int
+    threads: int
+    unit: int
+
+    @property
+    def halves(self) -> int:
+        """Words of a copy: two for the halves of a 64-bit sum."""
+        return 2 if self.kind.bits == 64 and not self.unit else 1
+
+    @property
+    def words(self) -> int:
+        return self.bins * self.copies * self.halves
+
+    @property
+    def identity(self) -> ir.Constant:
+        return I32(IDENTITIES[self.fold, self.kind.kind])
+
+    def address(self, e: Emitter, room: ir.Value, place: ir.Value, copy: ir.Value) -> ir.Value:
+        """The 32-bit address of a copy's first word."""
+        b = e.builder
+        return b.add(room, b.mul(b.add(b.mul(place, I32(self.copies)), copy), I32(WORD)))
+
+    def own_copy(self, e: Emitter) -> ir.Value:
+        """Which copy a thread merges into."""
+        return e.builder.and_(e.special_register("tid.x"), I32(self.copies - 1))
+
+
+def private_bins(name: str, fold: str, bins: int, copies: int, threads: int, unit: int) -> PrivateBins:
+    """The bins of a block for a fold of this dtype."""
+    return PrivateBins(dtype(name), fold, bins, copies, threads, unit)
+
+
+def clear_bins(bins: PrivateBins) -> Callable:
+    """`clear()`: the identity in every word."""
+
+    @emitted(types.void)
+    def emit(e):
+        b, room = e.builder, e.dynamic_shared()
+        more = lambda n: b.icmp_unsigned("<", n, I32(bins.words))  # noqa: E731
+        with repeated(e, e.special_register("tid.x"), more, lambda n: b.add(n, I32(bins.threads))) as number:
+            _store(e, b.add(room, b.mul(number, I32(WORD))), bins.identity)
+        e.barrier()
+
+    return emit
+
+
+def merge_into_bins(bins: PrivateBins, tile: Tile) -> Callable:
+    """`merge(places, values, left)`: merge each element of which so many are left; negative places none."""
+
+    @emitted(types.void)
+    def emit(e, places, values, left, *, kinds):
+        b, room, copy = e.builder, e.dynamic_shared(), bins.own_copy(e)
+        own = tile.widened(e, INT64, places, kinds[0], types.int64)
+        given = tile.widened(e, bins.kind, values, kinds[1], numba_type(bins.kind.name))
+        for number, (place, value) in enumerate(zip(own, given)):
+            there = b.icmp_signed("<", tile.offset_of(e, number, left.type), left)
+            with b.if_then(b.and_(there, b.icmp_signed(">=", place, I64(0)))):
+                _merge(e, bins, bins.address(e, room, b.trunc(place, I32), copy), value)
+
+    return emit
+
+
+def _merge(e: Emitter, bins: PrivateBins, address: ir.Value, value: ir.Value) -> None:
+    """One element into a copy of its bin."""
+    if bins.unit:
+        _reduce(e, "add.u32", address, I32(1))
+    elif bins.halves == 2:
+        _add_halves(e, bins, address, value)
+    elif bins.kind.kind == "f":
+        _reduce_larger(e, address, value)
+    else:
+        letter = "s" if bins.kind.kind == "i" and bins.fold != "sum" else "u"
+        _reduce(e, f"{'add' if bins.fold == 'sum' else bins.fold}.{letter}32", address, value)
+
+
+def _add_halves(e: Emitter, bins: PrivateBins, address: ir.Value, value: ir.Value) -> None:
+    """A 64-bit sum by 32-bit atomics: what the lower half overflows by goes to the upper one."""
+    b = e.builder
+    low, high = b.trunc(value, I32), b.trunc(b.lshr(value, I64(32)), I32)
+    text = "atom.relaxed.cta.shared.add.u32 $0, [$1], $2;"
+    old = e.asm(I32, text, "=r,r,r,~{memory}", [address, low], effect=True)
+    carry = b.zext(b.icmp_unsigned("<", b.add(old, low), low), I32)
+    high = b.add(high, carry)
+    with b.if_then(b.icmp_unsigned("!=", high, I32(0))):
+        _reduce(e, "add.u32", b.add(address, I32(WORD * bins.bins * bins.copies)), high)
+
+
+def _reduce(e: Emitter, how: str, address: ir.Value, value: ir.Value) -> None:
+    text = f"red.relaxed.cta.shared.{how} [$0], $1;"
+    e.asm(VOID, text, "r,r,~{memory}", [address, value], effect=True)
+
+
+def _reduce_larger(e: Emitter, address: ir.Value, value: ir.Value) -> None:
+    """The larger of two floats by their bits, as in memory."""
+    b = e.builder
+    bits = b.select(b.fcmp_unordered("uno", value, value), I32(QUIET_NAN[32]), b.bitcast(value, I32))
+    lines = [".reg .pred below;", "setp.lt.s32 below, $1, 0;", "@!below red.relaxed.cta.shared.max.s32 [$0], $1;"]
+    text = "{" + " ".join([*lines, "@below red.relaxed.cta.shared.min.u32 [$0], $1;"]) + "}"
+    e.asm(VOID, text, "r,r,~{memory}", [address, bits], effect=True)
+
+
+def flush_bins(bins: PrivateBins) -> Callable:
+    """`flush(address)`: merge the copies of each bin, by neighbouring threads, and what they hold into the array."""
+
+    @emitted(types.void)
+    def emit(e, address):
+        b, room, own = e.builder, e.dynamic_shared(), e.special_register("tid.x")
+        size, shift = bins.kind.itemsize, bins.copies.bit_length() - 1
+        e.barrier()
+        more = lambda n: b.icmp_unsigned("<", n, I32(bins.bins * bins.copies))  # noqa: E731
+        with repeated(e, own, more, lambda n: b.add(n, I32(bins.threads))) as number:
+            held = _held(e, bins, b.add(room, b.mul(number, I32(WORD))))
+            for distance in range(shift):
+                held = _joined(e, bins, held, shuffle(e, "bfly", held, 1 << distance, WARP))
+            first = b.icmp_unsigned("==", b.and_(number, I32(bins.copies - 1)), I32(0))
+            none = I64(0) if bins.kind.bits == 64 else bins.identity
+            with b.if_then(b.and_(first, b.icmp_unsigned("!=", held, none))):
+                total = b.mul(held, held.type(bins.unit)) if bins.unit else held
+                total = b.bitcast(total, F32) if bins.kind.kind == "f" else total
+                place = b.zext(b.lshr(number, I32(shift)), I64)
+                merge(e, bins.kind, bins.fold, b.add(address, b.mul(place, I64(size))), total)
+
+    return emit
+
+
+def _held(e: Emitter, bins: PrivateBins, address: ir.Value) -> ir.Value:
+    """What a copy of a bin holds, as wide as an element."""
+    b, word = e.builder, _load(e, address)
+    if bins.kind.bits == 32:
+        return word
+    if bins.halves == 1:
+        return b.zext(word, I64)
+    upper = _load(e, b.add(address, I32(WORD * bins.bins * bins.copies)))
+    return b.or_(b.zext(word, I64), b.shl(b.zext(upper, I64), I64(32)))
+
+
+def _joined(e: Emitter, bins: PrivateBins, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Two copies as one."""
+    b = e.builder
+    if bins.fold == "sum":
+        return b.add(x, y)
+    if bins.kind.kind == "f":  # of two negative numbers, the one of fewer bits is larger
+        both = b.icmp_signed("<", b.and_(x, y), I32(0))
+        return b.select(b.xor(b.icmp_signed(">", x, y), both), x, y)
+    compare = b.icmp_unsigned if bins.kind.kind == "u" else b.icmp_signed
+    return b.select(compare(">" if bins.fold == "max" else "<", x, y), x, y)
+
+
+def _store(e: Emitter, address: ir.Value, word: ir.Value) -> None:
+    e.asm(VOID, "st.shared.b32 [$0], $1;", "r,r,~{memory}", [address, word], effect=True)
+
+
+def _load(e: Emitter, address: ir.Value) -> ir.Value:
+    return e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r,~{memory}", [address], effect=True)
