@@ -162,7 +162,7 @@ def test_masks_that_mean_the_same_are_one_kernel(text, other):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("softmax(s + where(c, 0, -inf)) @ v", "tiles where nothing counts are skipped, those where everything does"),
+        ("softmax(s + where(c, 0, -inf)) @ v", "fully masked tiles are skipped, unmasked tiles"),
         ("softmax(s + where(c, 0, -1e9)) @ v", "all tiles are computed: -1e+09 is no -inf, and counts in rows that"),
         ("softmax(where(uniform(7, s) < 0.5, s, -inf)) @ v", "nothing is known beforehand of random numbers"),
         (
@@ -171,7 +171,7 @@ def test_masks_that_mean_the_same_are_one_kernel(text, other):
         ),
         ("softmax(where(s > 0, s, -inf)) @ v", "all tiles are computed: nothing is known beforehand of scores"),
         ("m = max(s, axis=-1, keepdims=True); e = exp(s - m) * c; e @ v", "as a result is of what is masked, too"),
-        ("softmax(where(c & (uniform(7, s) < 0.5), s, -inf)) @ v", "tiles where nothing counts are skipped"),
+        ("softmax(where(c & (uniform(7, s) < 0.5), s, -inf)) @ v", "fully masked tiles are skipped"),
     ],
 )
 def test_an_explanation_says_what_becomes_of_tiles(text, told):
@@ -198,7 +198,7 @@ def chosen(q, k, v):
 @pytest.mark.parametrize("function", [added, chosen])
 def test_masks_that_a_function_makes_are_masks(function):
     x = np.zeros((1, 2, 256, 32), np.float32)
-    assert "tiles where nothing counts are skipped" in str(fd.fuse(function).explain(x, x, x))
+    assert "fully masked tiles are skipped" in str(fd.fuse(function).explain(x, x, x))
 
 
 @pytest.mark.parametrize(
