@@ -81,7 +81,7 @@ def test_one_kernel_reads_its_inputs_once(text, where):
 def test_the_reasons_say_what_joined():
     told = explained(ONE_KERNEL["layer norm"], 4096, 1024, cc=90)
     assert "sum_4 over all rows of g" in told.kernels[0].members
-    assert "walk over the rows" in told.kernels[0].schedule
+    assert "loop over the rows" in told.kernels[0].schedule
 
 
 @pytest.mark.parametrize(

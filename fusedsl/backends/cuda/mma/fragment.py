@@ -227,9 +227,9 @@ class Fragment(FragmentLayout):
         return emit
 
 
-def matrices(e: Emitter, place: ir.Value, turned: bool = False) -> list[ir.Value]:
+def matrices(e: Emitter, place: ir.Value, transposed: bool = False) -> list[ir.Value]:
     """ldmatrix: four 8 x 8 matrices in shared memory; lane 8 i + r holds the address of row r of matrix i."""
-    text = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if turned else ''}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
+    text = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if transposed else ''}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
     kind = ir.LiteralStructType([I32] * 4)
     return e.unpack(e.asm(kind, text, "=r,=r,=r,=r,r,~{memory}", [place], effect=True), 4)
 

@@ -13,7 +13,7 @@ from .schedule import LONG_ROW, VECTOR_CLASSES, ResidentRowSchedule, cluster_siz
 from .smem import COPY_FROM
 from .tile_shape import RowProblem, tiled_schedule
 
-TEAMS = ((512, 2), (256, 3), (256, 2))  # threads of a block of a cluster, and such blocks on an SM
+GROUP_SIZES = ((512, 2), (256, 3), (256, 2))  # threads of a block of a cluster, and such blocks on an SM
 REMAT_FROM = 1 << 17  # columns of 16-bit rows from which on the last phase rematerialises values
 REMAT_VECTORS = 2  # vectors for which that phase rematerialises values at a time
 APART_FROM = 60_000  # columns of rows that are not aligned, from which on their ends are apart
@@ -29,10 +29,10 @@ def schedule_cluster(row: RowProblem) -> ResidentRowSchedule | None:
 
     Measured on an H200, rows of 32768 … 262144: what an SM holds of all rows decides. With 128 KB it is at 1.00 … 0.95
     of the speed of a copy, with 96 KB at 0.99 … 0.90, with 64 KB at 0.83 … 0.62: below the speed of shared memory.
-    Among clusters that hold as much of all rows, the smallest is the fastest. Among teams, the larger one is 2-5 %
-    faster if weights are streamed beside the row; otherwise the smaller one is up to 12 % faster. Layer norm of 65,535
-    and 131,071 float32, which are not aligned, takes 657 and 686 us instead of 756 and 808 in shared memory; RMS norm
-    of 262,143 661 instead of 934, of 40,001 668 instead of 590.
+    Among clusters that hold as much of all rows, the smallest is the fastest. Among thread groups, the larger one is
+    2-5 % faster if weights are streamed beside the row; otherwise the smaller one is up to 12 % faster. Layer norm of
+    65,535 and 131,071 float32, which are not aligned, takes 657 and 686 us instead of 756 and 808 in shared memory; RMS
+    norm of 262,143 661 instead of 934, of 40,001 668 instead of 590.
     """
     kernel, hardware, columns, width = row.kernel, row.hardware, row.columns, row.width
     scattered = width == 1 or any(kernel.operands[k].strides[-1] == "s" for k in kernel.element_operands)
@@ -43,10 +43,10 @@ def schedule_cluster(row: RowProblem) -> ResidentRowSchedule | None:
     if row.is_split and not ends and not expensive:
         return None
     row = replace(row, apart=2 * width - 2 if ends else 0)
-    teams = TEAMS if late_tile_registers(kernel) else tuple(reversed(TEAMS))
+    sizes = GROUP_SIZES if late_tile_registers(kernel) else tuple(reversed(GROUP_SIZES))
     best, most = None, LEAST_ON_SM - 1
     for cluster in (n for n in cluster_sizes(hardware.cluster) if row.rows * n >= hardware.multiprocessors):
-        for threads, blocks in teams:
+        for threads, blocks in sizes:
             size = blocks * columns // cluster * max(kernel.operands[k].dtype.itemsize for k in kernel.element_operands)
             if size <= most or row.reach > VECTOR_CLASSES[-1] * width * threads * cluster:
                 continue

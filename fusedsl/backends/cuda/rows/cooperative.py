@@ -130,9 +130,9 @@ def _in_turn(rows: int, moved: int, alone: int, slots: int, most: int, hardware:
     """Blocks of the fastest block groups that loop over rows, at most `most`; 0 where a block for each row is faster.
 
     `alone` rows are there at once where each has its own block, and their last wave may leave much of the machine idle.
-    Gangs have equal turns, and work on few rows, whose ends are still in the L2 when they are read again. Measured on
-    an H200 (896 rows of 2,097,152 float32, read twice): a block a row 6.03 ms, 660 of them at once; groups of 3, 6, 12
-    and 24 blocks 5.51, 5.44, 5.36 and 5.36 ms; of 99, which the L2 holds, 6.15 ms.
+    Block groups have equally many rows, and work on few at once, whose ends are still in the L2 when they are read
+    again. (measured: H200, 896 rows of 2,097,152 float32, read twice: a block a row 6.03 ms, 660 of them at once;
+    groups of 3, 6, 12 and 24 blocks 5.51, 5.44, 5.36 and 5.36 ms; of 99, which the L2 holds, 6.15 ms.)
     """
     seconds = 1.5 * moved / hardware.bandwidth
     waves, rest = divmod(rows, alone)

@@ -88,7 +88,7 @@ def generic_looped(
 
 def prefers_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> bool:
     """Whether a kernel that is not `resident` is better for these rows than one that is: it reads each element once as
-    well, and its teams, which wait for nobody, are at different places of their rows.
+    well, and its groups, which wait for nobody, are at different places of their rows.
 
     Measured on an H200 (cross-entropy in bfloat16): rows of 16,384 take 135 us instead of 170, rows of 8192 132 us
     instead of 130. Sums and variances, which take no special functions, are 2-4 % faster if they are held.
@@ -117,9 +117,9 @@ def _team(columns: int, rows: int, tile: int, most: int, hardware: Hardware) -> 
     in few hands, so that part of it is still in L2.
 
     Many that read neighbouring places please the memory; few wait little for each other, and turn often (measured on
-    an H200, bfloat16: rows of 16,384 take 136 us in warps, 138 in teams of 64, 144 of 128 and 182 of 256, which turn
-    twice; two arrays of rows of 128,256 take 1037 us in warps and 960 in teams of 64; 4096 rows of 65,536 take 168 in
-    warps, which come in little more than one wave, and 136 in teams of 128).
+    an H200, bfloat16: rows of 16,384 take 136 us in warps, 138 in groups of 64, 144 of 128 and 182 of 256, which turn
+    twice; two arrays of rows of 128,256 take 1037 us in warps and 960 in groups of 64; 4096 rows of 65,536 take 168 in
+    warps, which come in little more than one wave, and 136 in groups of 128).
     """
     threads = 1
     while threads < WARP and columns > threads * tile:

@@ -15,7 +15,7 @@ from .smem import COPY_BYTES, COPY_FROM
 from .tile_shape import RowProblem, can_chunk_epilogue, epilogue_vectors_of
 
 PAIR, SINGLE = (256, 2), (512, 1)  # threads of a row in each block, and rows that a block works on at once
-LEAST_ROWS = 4  # of each team
+LEAST_ROWS = 4  # rows per thread group
 LEAST_HELD = 480 << 10  # bytes of operands that all rows read, from which on clusters are persistent
 REREAD = 2  # multiple of a row's own bytes from which on LEAST_HELD counts, below it MUCH_HELD
 MUCH_HELD = 960 << 10  # bytes of operands that all rows read, as LEAST_HELD
@@ -88,13 +88,13 @@ def schedule_persistent_cluster(
 
     Measured on an H200: layer norm of rows of 65,536, 131,072 and 262,144 float32 is at 0.95, 0.97 and 0.97 of the
     speed of a copy, instead of 0.91, 0.84 and 0.75 where the weights come from the L2 for each row; RMS norm of the
-    longest at 0.94 instead of 0.92. Two teams of a block are better than one, whose SM waits while blocks meet (0.80).
+    longest at 0.94 instead of 0.92. Two groups of a block are better than one, whose SM waits while blocks meet (0.80).
     Of 16 bits, layer norm of 65,536 takes 267 us instead of 278, RMS norm of 262,144 263 instead of 267. Where there is
     room for all of the next row, half of it under way is better (RMS norm of 262,144 float32: 521 us instead of 534).
     The rest of the next row, which has no room in shared memory, comes into registers that the last phase has done with
     (layer norm of bfloat16 rows of 65,536: 264 us instead of 271, of float32 523 instead of 534; RMS norm of 262,144
     bfloat16 260 instead of 263), but for rows of 262,144 that are folded twice (271 instead of 268). Fetched to the L2
-    ahead, it is slower (285), as are three teams that have all of it in shared memory (282).
+    ahead, it is slower (285), as are three groups that have all of it in shared memory (282).
     Softmax reads nothing that all rows share. It is faster this way only for rows that other schedules read twice:
     393,216 float32 take 3680 us instead of 4670.
     """
@@ -120,16 +120,16 @@ def schedule_persistent_cluster(
     sizes = {width * kernel.operands[x.operand].dtype.itemsize for x in loads}
     if hardware.cc < COPY_FROM or not plain or not loads or not sizes <= set(COPY_BYTES):
         return None
-    threads, teams = PAIR if instead is not None else SINGLE
+    threads, groups = PAIR if instead is not None else SINGLE
     for cluster in cluster_sizes(hardware.cluster)[1:]:
-        enough = row.rows * cluster >= LEAST_ROWS * teams * hardware.multiprocessors
-        schedule = _persistent_clusters(row, cluster, threads, teams)
+        enough = row.rows * cluster >= LEAST_ROWS * groups * hardware.multiprocessors
+        schedule = _persistent_clusters(row, cluster, threads, groups)
         if schedule and enough and cluster <= hardware.multiprocessors:
             return schedule
     return None
 
 
-def _persistent_clusters(row: RowProblem, cluster: int, threads: int, teams: int) -> PersistentClusterSchedule | None:
+def _persistent_clusters(row: RowProblem, cluster: int, threads: int, groups: int) -> PersistentClusterSchedule | None:
     """Schedule of persistent clusters of this size; None if registers or shared memory do not suffice."""
     kernel, hardware, columns, width = row.kernel, row.hardware, row.columns, row.width
     step = width * threads * cluster
@@ -141,14 +141,14 @@ def _persistent_clusters(row: RowProblem, cluster: int, threads: int, teams: int
     smem_bytes, prefetched_bytes = _element_bytes(kernel)
     if width >= SHORT and smem_bytes >= REREAD * prefetched_bytes:
         piece = min(piece, PIECE)
-    bare = PersistentClusterSchedule(width, vectors, below, threads, teams, 1, piece, cluster)
+    bare = PersistentClusterSchedule(width, vectors, below, threads, groups, 1, piece, cluster)
     bare = replace(bare, max_clusters=hardware.multiprocessors // cluster)
     room = hardware.block_shared - STATES - persistent_smem_bytes(bare, kernel)
     each = persistent_smem_bytes(replace(bare, prefetch_vectors=1), kernel) - persistent_smem_bytes(bare, kernel)
     ahead = min(vectors, room // each)
-    ahead = vectors // 2 if teams > 1 and ahead == vectors else ahead
+    ahead = vectors // 2 if groups > 1 and ahead == vectors else ahead
     registers = registers_for(hardware, 1, bare.block_threads)
-    least = vectors // 2 if teams == 1 else 1
+    least = vectors // 2 if groups == 1 else 1
     often = sum(bool(phase.folds) for phase in kernel.phases) > 1
     late = ahead < vectors and can_chunk_epilogue(kernel) and not (often and columns >= LATE_BELOW)
     piece = piece or LATE_PIECE * late
@@ -157,8 +157,8 @@ def _persistent_clusters(row: RowProblem, cluster: int, threads: int, teams: int
         return None
     reason = (
         f"a row of {columns} fits {threads} threads in each of a cluster of {cluster} blocks: {vectors} vectors of "
-        f"{width} each, at most {registers} registers; clusters stay for row after row, {teams} at once, and keep what "
-        f"all rows read; {ahead} of the next row's vectors come meanwhile"
+        f"{width} each, at most {registers} registers; persistent clusters loop over rows, {groups} at once, and "
+        f"keep what all rows read; {ahead} of the next row's vectors come meanwhile"
     )
     reason += ", the others once the last phase is done with this row's" if late else ""
     return replace(

@@ -16,9 +16,9 @@ from .schedule import (
 from .smem import COPY_FROM
 from .tile_shape import RowProblem, tiled_schedule
 
-HELD_WORDS = {256: 80, 512: 72, 1024: 36}  # registers a thread that may hold a row, for teams up to this size
+HELD_WORDS = {256: 80, 512: 72, 1024: 36}  # registers a thread that may hold a row, for groups up to this size
 MOST_NEEDED = 168  # registers a thread, by estimate, beyond which a row gets more threads
-FULL_WORDS, PACKED_WORDS = 64, 40  # words of a thread before a larger team is tried; packed ones, unpacked beside
+FULL_WORDS, PACKED_WORDS = 64, 40  # words of a thread before a larger group is tried; packed ones, unpacked beside
 FETCHING = 64  # registers a thread, beyond which rows with gathers, which hold addresses too, get more threads
 FEW_THREADS, CROWDED = 8, 80  # rows of fewer threads get more of them if each needs more registers than the second
 STREAMS_MUCH = 4  # registers an element of what a phase streams, with which a row should not be alone on an SM
@@ -68,7 +68,7 @@ def _threads(row: RowProblem) -> int | None:
     """Threads a row; None if its registers do not hold it.
 
     Measured on an H200: four vectors a thread (16 float32, 32 16-bit elements) keep enough loads in flight and enough
-    rows on an SM (of float32, two are 1-2 % faster in teams up to 64); teams beyond 256 (512 for 4-byte elements)
+    rows on an SM (of float32, two are 1-2 % faster in groups up to 64); groups beyond 256 (512 for 4-byte elements)
     wait for each other more than larger tiles cost; a phase that streams two arrays beside the row wants the registers
     of 256. Rows whose vectors are split at the ends want few, long threads, since each checks its first and last
     vector; so do 16-bit rows with long bodies, and all with much to do once a row, which every thread does.

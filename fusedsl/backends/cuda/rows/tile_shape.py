@@ -27,7 +27,7 @@ EARLY_WORDS = {
     16: 32,
     128: 48,
     1024: 32,
-}  # registers of the row and all that later phases read, for teams up to this size
+}  # registers of the row and all that later phases read, for groups up to this size
 PIECE_FROM, PIECE_WORDS = 60, 24  # registers from which on the last phase of 16-bit rows is chunked; of a chunk
 IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
 BLOCK_BYTES = 4 << 10  # bytes that a block moves at least: an H200 begins one every 0.64 ns
@@ -90,9 +90,9 @@ def tiled_schedule(row: RowProblem, threads: int, cluster: int = 1, blocks: int 
     need = required_registers(kernel, Tiling(width, vectors, early, piece))
     blocks = blocks or blocks_for(hardware, need, threads * rows)
     registers = predicted_registers(kernel, hardware, need, blocks, threads * rows)
-    team = f"{threads} threads" if cluster == 1 else f"{threads} threads in each of a cluster of {cluster} blocks"
+    group = f"{threads} threads" if cluster == 1 else f"{threads} threads in each of a cluster of {cluster} blocks"
     reason = (
-        f"a row of {columns} fits {team}: {vectors} vectors of {width} each, at most {registers} registers; "
+        f"a row of {columns} fits {group}: {vectors} vectors of {width} each, at most {registers} registers; "
         f"rows of {below * step + 1} to {vectors * step - (reach - columns)} may share it"
     )
     if early:

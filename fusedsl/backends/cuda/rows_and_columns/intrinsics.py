@@ -39,7 +39,7 @@ class RowGroups:
     groups: int
 
     def all_reduce(self, *rules: ReduceOp) -> Callable:
-        """`join(turn, states…)`: the states of all threads of the team merged, the same bits in each of them.
+        """`join(turn, states…)`: the states of all threads of the group merged, the same bits in each of them.
 
         `turn` is 0 and 1 in alternation: a warp may leave its next state where nobody reads its last one any more.
         """
@@ -57,7 +57,7 @@ class RowGroups:
     def _through_shuffles(self, e: Emitter, rules: Sequence[ReduceOp], states: list[State]) -> list[State]:
         """Lane 0 merges all of its warp, in order; every step is taken for all folds at once, which hides its latency.
 
-        In a team of one warp all lanes get a copy.
+        In a group of one warp all lanes get a copy.
         """
         distance = WARP // 2
         while distance:
@@ -73,8 +73,8 @@ class RowGroups:
     ) -> list[State]:
         b, warps = e.builder, self.threads // WARP
         thread = e.special_register("tid.x")
-        team = b.udiv(thread, I32(self.threads))
-        first = b.mul(b.add(b.mul(turn, I32(self.groups)), team), I32(warps))
+        group = b.udiv(thread, I32(self.threads))
+        first = b.mul(b.add(b.mul(turn, I32(self.groups)), group), I32(warps))
         warp = b.urem(b.lshr(thread, I32(5)), I32(warps))
         arrays = [[e.shared_array(stored(p.type), 2 * self.groups * warps) for p in state] for state in states]
         with b.if_then(b.icmp_unsigned("==", b.and_(thread, I32(WARP - 1)), I32(0))):
@@ -84,7 +84,7 @@ class RowGroups:
         if self.groups == 1:
             e.barrier()
         else:
-            e.asm(VOID, "bar.sync $0, $1;", "r,n,~{memory}", [b.add(team, I32(1)), I32(self.threads)], effect=True)
+            e.asm(VOID, "bar.sync $0, $1;", "r,n,~{memory}", [b.add(group, I32(1)), I32(self.threads)], effect=True)
         joined = []
         for r, own, state in zip(rules, arrays, states):
             by_warp = []
@@ -95,9 +95,9 @@ class RowGroups:
         return joined
 
     def reduce_block(self, tile: Tile, rule_of: ReduceOp) -> Callable:
-        """`reduce_block(parts…)`: the merged tiles of states of the block's teams, for the threads of the first team.
+        """`reduce_block(parts…)`: the merged tiles of states of the block's groups, for the threads of the first group.
 
-        Takes teams · elements · threads states of dynamic shared memory; all threads of the block must come.
+        Takes groups · elements · threads states of dynamic shared memory; all threads of the block must come.
         """
         kinds = [types.UniTuple(part, tile.count) for part in rule_of.state]
         result = kinds[0] if len(kinds) == 1 else types.Tuple.from_types(kinds)
@@ -116,8 +116,8 @@ class RowGroups:
     def _gathered(self, e: Emitter, rule_of: ReduceOp, states: list[State]) -> list[State]:
         b, thread = e.builder, e.special_register("tid.x")
         lane = b.urem(thread, I32(self.threads))
-        team = b.udiv(thread, I32(self.threads))
-        lines, places = [], []  # bytes between teams, and where a team's states begin
+        group = b.udiv(thread, I32(self.threads))
+        lines, places = [], []  # bytes between groups, and where a group's states begin
         begin = 0
         for part in states[0]:
             lines.append(len(states) * self.threads * _bytes(part.type))
@@ -131,10 +131,10 @@ class RowGroups:
             return b.bitcast(b.gep(dynamic_shared(e), [offset]), stored(kind).as_pointer(SHARED))
 
         e.barrier()
-        with b.if_then(b.icmp_signed(">", team, I32(0))):
+        with b.if_then(b.icmp_signed(">", group, I32(0))):
             for k, state in enumerate(states):
                 for n, part in enumerate(state):
-                    b.store(_narrow(e, part), place(b.sub(team, I32(1)), k, n))
+                    b.store(_narrow(e, part), place(b.sub(group, I32(1)), k, n))
         e.barrier()
         for other in range(self.groups - 1):
             for k, state in enumerate(states):

@@ -21,11 +21,11 @@ ADDRESSING = 16  # registers beside those that hold elements, at least
 WORK_WORDS = 1.5  # registers an element while a row is worked on
 STATE_WORDS = 32  # registers a thread that keep states, if the row is long enough
 FINISHING = 128  # registers that a thread may take where columns come to their results, whatever rows take
-TEAM_THREADS = 512  # of a row, at most: larger teams leave a thread too few registers
+GROUP_THREADS = 512  # most threads of a row: larger groups leave a thread too few registers
 BLOCK, BUSY_BLOCK = 512, 768  # threads of a block that are enough: of rows that are folded once or twice, or more often
 NAMED_BARRIERS = 15  # of a block, beside the one of all its threads
 IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
-STAGES = 8  # rows of a team in shared memory, at most
+STAGES = 8  # rows of a group in shared memory, at most
 RESERVED = 1 << 10  # bytes of a block's shared memory that the system takes
 LINE = 32  # columns of a strip, and what lines of states are padded to
 AT_ONCE = 12  # loads of states that a warp has under way, at most
@@ -80,7 +80,7 @@ def schedule_rows_and_columns(
     not stay in the registers of one SM beside the row.
 
     Measured on an H200 (layer-norm backward, bfloat16, 8192 × 4096, a copy of the same bytes 51 µs): 16 elements a
-    thread take 63 µs, 32 take 71, 8 (a single team on an SM) take 93; two rows at a time in a team take 66;
+    thread take 63 µs, 32 take 71, 8 (a single group on an SM) take 93; two rows at a time in a group take 66;
     more than 64 KiB of loads under way gain nothing. About 8 µs are the waiting of all blocks for the last one and
     what comes after it, whatever the number of rows. The rest is instructions, 42 an element: where phases of several
     rows shared one join, 4096 × 8192 took 80 instead of 82 µs, and shorter rows 3-5 % longer.
@@ -103,10 +103,10 @@ def schedule_rows_and_columns(
         same, need = (), round(ADDRESSING + per_element * width * vectors)
     whole = columns // (width * threads) if columns % width == 0 else 0
     row = sum(_line(kernel.operands[k].dtype, width, vectors, threads) for k in ahead)
-    for teams in range(_teams(hardware, need, threads, exchange_count(kernel), width), 0, -1):
-        stages = min(STAGES, max(2, 1 + -(-IN_FLIGHT // (row * teams)))) if ahead else 1
-        at_once = min(AT_ONCE, -(-min(hardware.multiprocessors, rows) * WARP // (threads * teams)))
-        schedule = MixedReductionSchedule(width, vectors, whole, threads, teams, ahead, same, stages, at_once)
+    for groups in range(_row_groups(hardware, need, threads, exchange_count(kernel), width), 0, -1):
+        stages = min(STAGES, max(2, 1 + -(-IN_FLIGHT // (row * groups)))) if ahead else 1
+        at_once = min(AT_ONCE, -(-min(hardware.multiprocessors, rows) * WARP // (threads * groups)))
+        schedule = MixedReductionSchedule(width, vectors, whole, threads, groups, ahead, same, stages, at_once)
         while schedule.stages > 2 and not _fits(schedule, kernel, hardware):
             schedule = replace(schedule, stages=schedule.stages - 1)
         if _fits(schedule, kernel, hardware):
@@ -116,7 +116,7 @@ def schedule_rows_and_columns(
             )
             reason = (
                 f"{threads} threads to a row of {columns} keep its columns' states in registers, {vectors} vectors of "
-                f"{width} each; {teams} teams on each of {hardware.multiprocessors} SMs walk over the rows, "
+                f"{width} each; {groups} row groups on each of {hardware.multiprocessors} SMs loop over the rows, "
                 f"{schedule.stages} rows deep, and their states are merged at the end; at most {registers} registers"
             )
             return replace(schedule, multiprocessors=hardware.multiprocessors, reason=reason, registers=registers)
@@ -125,7 +125,7 @@ def schedule_rows_and_columns(
 
 def _shape(columns: int, width: int, words_each: float) -> tuple[int, int]:
     """(threads of a row, vectors of each): as many as keep so many words a column, and no more than have work."""
-    threads = min(TEAM_THREADS, -(-columns * words_each // (STATE_WORDS * WARP)) * WARP)
+    threads = min(GROUP_THREADS, -(-columns * words_each // (STATE_WORDS * WARP)) * WARP)
     vectors = -(-columns // (width * int(threads)))
     return -(-columns // (width * vectors * WARP)) * WARP, vectors
 
@@ -136,7 +136,7 @@ def _fits(schedule: MixedReductionSchedule, kernel: KernelIR, hardware: Hardware
 
 
 def _joined_bytes(schedule: MixedReductionSchedule, kernel: KernelIR) -> int:
-    """Static shared memory in which the warps of a team join the folds of a row, two rows in turn."""
+    """Static shared memory in which the warps of a group join the folds of a row, two rows in turn."""
     states = sum(value.dtype.itemsize for phase in kernel.phases for use in phase.folds for value in use.accumulators)
     return 2 * schedule.block_threads // WARP * states if schedule.threads > WARP else 0
 
@@ -199,7 +199,7 @@ def _line(dtype: DType, width: int, vectors: int, threads: int) -> int:
     return dtype.itemsize * width * vectors * threads
 
 
-def _teams(hardware: Hardware, need: int, threads: int, folds: int, width: int) -> int:
+def _row_groups(hardware: Hardware, need: int, threads: int, folds: int, width: int) -> int:
     """Teams of a block that has an SM for itself; 0 where a single one takes more registers than there are.
 
     A second one works while the first waits for its folds, where there is much work for the bytes. Measured on an
@@ -232,15 +232,15 @@ def mixed_workspace_bytes(kernel: KernelIR, blocks: int, columns: int) -> int:
 
 
 def mixed_smem_bytes(schedule: MixedReductionSchedule, kernel: KernelIR) -> int:
-    """Bytes of dynamic shared memory: rows ahead, later the states of the block's teams, then those of its threads."""
+    """Bytes of dynamic shared memory: rows ahead, later the states of the block's groups, then those of its threads."""
     rings = smem_row_layout(schedule, kernel)[1] * schedule.stages
     states = [sum(value.dtype.itemsize for value in use.accumulators) for use in kernel.column_reductions]
-    teams = (schedule.row_groups - 1) * schedule.threads * schedule.vectors * schedule.width * max(states)
-    return max(rings, teams, schedule.block_threads * sum(states))
+    groups = (schedule.row_groups - 1) * schedule.threads * schedule.vectors * schedule.width * max(states)
+    return max(rings, groups, schedule.block_threads * sum(states))
 
 
 def smem_row_layout(schedule: MixedReductionSchedule, kernel: KernelIR) -> tuple[list[int], int]:
-    """Where each operand begins in a row of every team that is ahead, and the size of such rows."""
+    """Where each operand begins in a row of every group that is ahead, and the size of such rows."""
     places, end = [], 0
     for k in schedule.prefetched:
         places.append(end)

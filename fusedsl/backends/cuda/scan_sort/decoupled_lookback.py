@@ -192,14 +192,14 @@ def reset_lookback(semaphores, tiles, size):
 
 
 def scan_with_lookback(
-    tile: Tile, team: ThreadGroup, rule_of: ReduceOp, reverse: bool = False, exclusive: bool = False
+    tile: Tile, thread_group: ThreadGroup, rule_of: ReduceOp, reverse: bool = False, exclusive: bool = False
 ) -> Callable:
     """`scan(lifted…, start, limit, semaphores, offset, row, turn, tiles, slots)`: the prefixes of a row's elements.
 
     The tile is number `turn` of `tiles` in its row, of `slots` in all; its states stand `offset` bytes behind the
     semaphores' header.
     """
-    plan = Scan(tile, team, rule_of, reverse, exclusive=exclusive)
+    plan = Scan(tile, thread_group, rule_of, reverse, exclusive=exclusive)
     board, parts = TileStates(rule_of), len(rule_of.state)
     tiles_of = [types.UniTuple(kind, tile.count) for kind in rule_of.state]
     result = tiles_of[0] if parts == 1 else types.Tuple.from_types(tiles_of)

@@ -16,14 +16,14 @@ Before = State | Callable[[Emitter, State], State]
 
 @dataclass(frozen=True)
 class Scan:
-    """The prefixes of a row's elements: those of a tile of each thread of the team, and all that came before.
+    """The prefixes of a row's elements: those of a tile of each thread of the thread group, and all that came before.
 
     Where `blocked`, a thread's elements are neighbours; else each of its vectors stands beside those of the other
     threads. Where `reverse`, the row begins at its end; an `exclusive` prefix is that before its element.
     """
 
     tile: Tile
-    team: ThreadGroup
+    thread_group: ThreadGroup
     rule: ReduceOp
     reverse: bool = False
     blocked: bool = False
@@ -31,7 +31,7 @@ class Scan:
 
     @property
     def lanes(self) -> int:
-        return 1 if self.team.rows_across else min(self.team.threads, WARP)
+        return 1 if self.thread_group.rows_across else min(self.thread_group.threads, WARP)
 
     @property
     def parts(self) -> int:
@@ -41,7 +41,7 @@ class Scan:
     @property
     def groups(self) -> int:
         """Groups of threads that leave a total each in shared memory."""
-        return self.team.threads if self.team.rows_across else self.team.threads // WARP
+        return self.thread_group.threads if self.thread_group.rows_across else self.thread_group.threads // WARP
 
     def emit(self, e: Emitter, elements: list[State], before: Before) -> tuple[list[State], State]:
         """(prefixes of the elements, in the order of the tile; the state of them all, the same in each thread).
@@ -105,7 +105,7 @@ class Scan:
 
     def _groups(self, e: Emitter, ends: list[State], before: Before) -> tuple[list[State], State]:
         """(what lies before each run of this group of threads, the state of all) through shared memory."""
-        b, thread, spread = e.builder, e.special_register("tid.x"), self.team.rows_across or 1
+        b, thread, spread = e.builder, e.special_register("tid.x"), self.thread_group.rows_across or 1
         count = self.groups * len(ends)
         arrays = [e.shared_array(shared_type(part), (count + 1) * spread) for part in ends[0]]
         row = b.and_(thread, I32(spread - 1))
@@ -114,7 +114,7 @@ class Scan:
         places = [b.add(group, I32(k * self.groups)) for k in range(len(ends))]
         e.barrier()  # the tile before has been read
         leaves = None
-        if not self.team.rows_across:
+        if not self.thread_group.rows_across:
             lane = b.and_(thread, I32(WARP - 1))
             leaves = b.icmp_unsigned("==", lane, I32(0 if self.reverse else WARP - 1))
         for end, place in zip(ends, places):
@@ -166,7 +166,7 @@ class Scan:
         self._leave(e, arrays, last, I32(count), b.icmp_unsigned("==", lane, I32(WARP - 1)))
 
     def _at(self, e: Emitter, place: ir.Value, row: ir.Value) -> ir.Value:
-        spread = self.team.rows_across or 1
+        spread = self.thread_group.rows_across or 1
         return e.builder.add(e.builder.mul(place, I32(spread)), row) if spread > 1 else place
 
     def _leave(self, e: Emitter, arrays: Sequence[ir.Value], state: State, place, wanted: ir.Value | None) -> None:
@@ -189,7 +189,7 @@ class Scan:
 
 def scan_tile(
     tile: Tile,
-    team: ThreadGroup,
+    thread_group: ThreadGroup,
     rule_of: ReduceOp,
     reverse: bool = False,
     blocked: bool = False,
@@ -199,7 +199,7 @@ def scan_tile(
 
     Elements that are not there count for nothing; `before` is the state of the row's earlier tiles.
     """
-    plan, parts = Scan(tile, team, rule_of, reverse, blocked, exclusive), len(rule_of.state)
+    plan, parts = Scan(tile, thread_group, rule_of, reverse, blocked, exclusive), len(rule_of.state)
     tiles = [types.UniTuple(kind, tile.count) for kind in rule_of.state]
     result = types.Tuple.from_types([*tiles, rule_of.merge.result])
 

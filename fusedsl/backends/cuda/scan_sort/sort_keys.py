@@ -29,7 +29,7 @@ class KeyCodec:
     kind: DType
     descending: bool
     tile: Tile
-    team: ThreadGroup
+    thread_group: ThreadGroup
     wide: bool = False  # tags do not fit in a word beside the key
 
     @property
@@ -134,20 +134,20 @@ class KeyCodec:
 
     @property
     def threads(self) -> int:
-        return self.team.threads
+        return self.thread_group.threads
 
     def lane(self, e: Emitter) -> ir.Value:
         return e.builder.and_(e.special_register("tid.x"), I32(self.threads - 1))
 
     def wait(self, e: Emitter) -> None:
-        """The team's threads see what each other has written."""
+        """The thread group's threads see what each other has written."""
         if self.threads > WARP:
             e.barrier()
         else:
             e.call(VOID, "llvm.nvvm.bar.warp.sync", [I32(-1)])
 
     def sort(self, e: Emitter, room: ir.Value, size: ir.Value) -> None:
-        """A bitonic sort of the first `size` slots, a power of two; before and after it the team waits.
+        """A bitonic sort of the first `size` slots, a power of two; before and after it the thread group waits.
 
         While partners stand up to a warp apart, the pairs of a warp are in slots that no other warp touches.
         """
@@ -202,9 +202,9 @@ class KeyCodec:
             self.put(e, room, slot, self.empty())
 
 
-def key_codec(name: str, descending: bool, tile: Tile, team: ThreadGroup, wide: bool = False) -> KeyCodec:
-    """The order of elements of this dtype, which the tiles of a team hold."""
-    return KeyCodec(dtype(name).compute, descending, tile, team, wide)
+def key_codec(name: str, descending: bool, tile: Tile, thread_group: ThreadGroup, wide: bool = False) -> KeyCodec:
+    """The order of elements of this dtype, which the tiles of a thread group hold."""
+    return KeyCodec(dtype(name).compute, descending, tile, thread_group, wide)
 
 
 def sort_in_registers(e: Emitter, order_of: KeyCodec, entries: list[Entry], count: int) -> list[Entry]:

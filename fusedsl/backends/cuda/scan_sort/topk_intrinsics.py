@@ -58,7 +58,7 @@ def select_best(order_of: KeyCodec, count: int, each: int, places: tuple[int, ..
     """`best(entries)`: (the places that the thread holds: lane, lane + threads …; then some places, for all threads).
 
     Each thread puts its own entries in order; then the best of their first entries is taken out `count` times. The
-    team is a warp or a part of one.
+    thread group is a warp or a part of one.
     """
     held = order_of.tuple_of(each)
     result = types.Tuple.from_types([held, *[order_of.tuple_of(1)] * len(places)])
@@ -86,7 +86,7 @@ def select_best(order_of: KeyCodec, count: int, each: int, places: tuple[int, ..
 
 
 def _team_first(e: Emitter, order_of: KeyCodec, entry: Entry) -> tuple[Entry, ir.Value]:
-    """(the first of all threads of the team, in each of them; whether it is this thread's)."""
+    """(the first of all threads of the thread group, in each of them; whether it is this thread's)."""
     b = e.builder
     if order_of.threads == WARP and order_of.words == 1 and e.cc >= (8, 0):
         key, tag = b.trunc(b.lshr(entry[0], I64(32)), I32), b.trunc(entry[0], I32)
@@ -109,7 +109,7 @@ def _warp_least(e: Emitter, value: ir.Value) -> ir.Value:
 
 
 def sort_smem(order_of: KeyCodec, size: int, teams: int = 1) -> Callable:
-    """`room()`: the address of `size` slots in shared memory for the thread's team, and of a counter behind them."""
+    """`room()`: the address of `size` slots in shared memory for the thread group, and of a counter behind them."""
     stride = size * order_of.words + 1
 
     @emitted(types.int64)
@@ -118,14 +118,14 @@ def sort_smem(order_of: KeyCodec, size: int, teams: int = 1) -> Callable:
         start = b.ptrtoint(e.shared_array(I64, stride * teams), I64)
         if teams == 1:
             return start
-        team = b.lshr(e.special_register("tid.x"), I32(order_of.threads.bit_length() - 1))
-        return b.add(start, b.mul(b.zext(team, I64), I64(8 * stride)))
+        thread_group = b.lshr(e.special_register("tid.x"), I32(order_of.threads.bit_length() - 1))
+        return b.add(start, b.mul(b.zext(thread_group, I64), I64(8 * stride)))
 
     return emit
 
 
 def sort_tile(order_of: KeyCodec, size: int) -> Callable:
-    """`sort(room, entries)`: the team's tiles in the room, in order; they have `size` slots together."""
+    """`sort(room, entries)`: the thread group's tiles in the room, in order; they have `size` slots together."""
 
     @emitted(types.void)
     def emit(e, room, value):

@@ -145,8 +145,8 @@ class ThreadGroup:
         """Each warp leaves its state in the shared memory of all blocks; then each warp merges them all, in order.
 
         A fold has shared memory of its own, so nothing is written there again, and no block ends before it has what all
-        others send: whoever writes into a block finds it alive. Teams that stay write there in every other turn: what
-        comes in the turn between them says that all have read it.
+        others send: a block that is written to is still alive. Persistent groups write there in every other
+        iteration: the states of the iteration between say that all have read it.
         """
         b, warps = e.builder, max(1, self.threads // WARP)
         thread, rank = e.special_register("tid.x"), b.and_(e.special_register("ctaid.x"), I32(self.cluster - 1))

@@ -56,7 +56,7 @@ class Tile(VectorLayout):
     def copy_async(self, name: str, threads: int, offset: int) -> Callable:
         """`copy_async(address, start, limit, place)`: start to copy a tile to `place` + `offset` in shared memory.
 
-        Vectors of the block's `threads` lie side by side; of more, those of one team, the same for all teams.
+        Vectors of the block's `threads` lie side by side; of more, those of one group, the same for all groups.
         Elements that do not exist become 0.
         """
         kind = dtype(name)
