@@ -36,6 +36,8 @@ OPERATORS = [
     Case("power", "i ** 2", "i int32[long]", "i ** 2", "i ** 2"),
     Case("add", "x + y", "x float32[rows, columns]; y float32[columns]", "x + y", "x + y"),
     Case("add", "x + y[:, None]", "x float32[rows, columns]; y float32[rows]", "x + y[:, None]", "x + y[:, None]"),
+    *(Case("multiply", "x * w", f"x {d}[tall, {n}]; w {d}[{n}]", "x * w", "x * w")
+      for d, n in (("float32", 3), ("float32", 12), ("float64", 8))),
     Case("add", "x + y.T", "x float32[square, square]; y float32[square, square]", "x + y.T", "x + y.T"),
     Case("add", "x[:, ::2] + y[:, 1::2]", "x float32[rows, columns]; y float32[rows, columns]",
          "x[:, ::2] + y[:, 1::2]", "x[:, ::2] + y[:, 1::2]"),

@@ -12,6 +12,7 @@ SCANS = [
     Case("cumsum", "cumsum(x)", X, "np.cumsum(x)", "torch.cumsum(x, 0)"),
     *(Case("cumsum", f"cumsum(x, axis={axis})", arrays, f"np.cumsum(x, axis={axis})", f"torch.cumsum(x, {axis})")
       for arrays in (ROWS, TALL, WIDE) for axis in (-1, 0)),
+    Case("cumsum", "cumsum(x, axis=-1)", "x float32[tall, 12]", "np.cumsum(x, axis=-1)", "torch.cumsum(x, -1)"),
     Case("cumsum", "cumsum(x, axis=-1, reverse=True)", ROWS, "np.cumsum(x[:, ::-1], axis=-1)[:, ::-1]",
          "torch.cumsum(x.flip(-1), -1).flip(-1)"),
     *(Case("cumsum", "cumsum(x)", f"x {d}[{n}]", "np.cumsum(x)", "torch.cumsum(x, 0)", same=d != "bfloat16")
@@ -61,7 +62,8 @@ WINDOWS = [
 
 NORMS = [
     *(Case("softmax", f"softmax(x, axis={a})", ROWS, "", f"torch.softmax(x, {a})", compiled=True) for a in (-1, 0)),
-    Case("softmax", "softmax(x, axis=-1)", "x float32[tall, few]", "", "torch.softmax(x, -1)", compiled=True),
+    *(Case("softmax", "softmax(x, axis=-1)", f"x float32[tall, {n}]", "", "torch.softmax(x, -1)", compiled=True)
+      for n in (12, "few")),
     Case("softmax", "softmax(x, axis=-1)", "x bfloat16[rows, columns]", "", "torch.softmax(x, -1)", compiled=True),
     Case("log_softmax", "log_softmax(x, axis=-1)", ROWS, "", "torch.log_softmax(x, -1)", compiled=True),
     *(Case("layer_norm", "layer_norm(x, w, b)", f"x {d}[rows, columns]; w {d}[columns]; b {d}[columns]", "",

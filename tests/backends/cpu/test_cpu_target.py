@@ -571,6 +571,16 @@ def test_choice_of_the_variant(tmp_path):
     assert schedule.choose(case.kernel, case.extents, case.strides) == "short:3:1.0,3.1"
 
 
+@pytest.mark.parametrize(
+    "dtype, columns, unrolled",
+    [("float32", 8, True), ("float32", 9, False), ("float64", 7, True), ("float64", 8, False), ("int8", 12, True)],
+)
+def test_short_rows_are_unrolled_as_far_as_vectors_interleave(dtype, columns, unrolled, tmp_path):
+    x = np.ones((512, columns), dtype)
+    case = mapped(tmp_path, ["y_0 = x_0 * x_1"], np.empty_like(x), x, np.broadcast_to(x[:, :1], x.shape))
+    assert schedule.choose(case.kernel, case.extents, case.strides).startswith("short:") == unrolled
+
+
 def test_row_sizes_do_not_recompile(tmp_path):
     x = normal(4, 100)
     one = softmax(tmp_path, x, np.empty_like(x)).kernel
