@@ -30,6 +30,7 @@ class Operand:
     rank: str = ""  # stride kind along sorted positions; "": holds none
     base: int = -1  # pairs: the operand whose addresses those of this one follow, in the same array; -1: none
     displacement: int = 0  # pairs: elements from the addresses of that operand to its own
+    alignment: int = 0  # pairs: of each of its addresses, in bytes, where it is more than an element's
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import prod
+from math import gcd, prod
 
 from ..backends.cuda.batch_invariant import batch_invariant_width
 from ..backends.cuda.columns.pairs import pair_width
@@ -254,7 +254,10 @@ def _transposed(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: 
 def _with_bases(
     plan: KernelPlan, operands: tuple[Operand, ...], merged: MergedAxes, placed: BoundArrays
 ) -> tuple[Operand, ...]:
-    """Operands that read one array at constant distances share their addresses: those of a row's elements."""
+    """Operands that read one array at constant distances share their addresses: those of a row's elements.
+
+    Where these are aligned, LLVM joins their loads to vectors.
+    """
     first: dict[tuple, int] = {}
     based = []
     for k, (operand, use) in enumerate(zip(operands, plan.arrays)):
@@ -262,7 +265,12 @@ def _with_bases(
         base = k if own else first.setdefault((use.kind, use.index, use.views, merged.strides[k]), k)
         apart = placed.offsets[k] - placed.offsets[base]
         near = base != k and abs(apart) <= MOST_DISPLACEMENT
-        based.append(replace(operand, base=base, displacement=apart) if near else operand)
+        size, first_address = operand.dtype.itemsize, placed.addresses[base]
+        alignment = gcd(ALIGNMENT, first_address, *(step * size for step in merged.strides[k]))
+        alignment = 0 if own or alignment <= size else gcd(alignment, apart * size)
+        based.append(
+            replace(operand, base=base if near else -1, displacement=apart if near else 0, alignment=alignment)
+        )
     return tuple(based)
 
 

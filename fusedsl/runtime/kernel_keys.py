@@ -22,7 +22,7 @@ def kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tup
         return tuple(map(kernel_key, kernel.kernels, schedule.members))
     along_last = schedule is None or not schedule.multiplies
     operands = tuple(
-        (o.dtype.name, o.strides, o.access if along_last else "", o.rank, o.base, o.displacement)
+        (o.dtype.name, o.strides, o.access if along_last else "", o.rank, o.base, o.displacement, o.alignment)
         for o in kernel.operands
     )
     positions = tuple(p.axis for p in kernel.positions)

@@ -192,8 +192,11 @@ class ColumnIndex:
         return self.src.access(self._base_of(k), self.schedule.width, self.kernel.vector_axis)
 
     def displacement(self, k: int) -> tuple[int, ...]:
-        """Bytes from the operand whose addresses this one's follow, as a further constant of its loads; if there is."""
+        """Bytes from the operand whose addresses this one's follow, and the alignment there: further constants of its
+        loads, where there are any."""
         operand = self.kernel.operands[k]
+        if operand.alignment:
+            return operand.displacement * operand.dtype.itemsize, operand.alignment
         return (operand.displacement * operand.dtype.itemsize,) if operand.base >= 0 else ()
 
     def _base_of(self, k: int) -> int:

@@ -22,7 +22,7 @@ _FILE = File("tile.tile")
 class TileIntrinsics(Named):
     """Intrinsics of a tile: the elements that a thread holds."""
 
-    load = Method("name, stride_kind='1', displacement=0", "address, start, limit, stride=None")
+    load = Method("name, stride_kind='1', displacement=0, alignment=0", "address, start, limit, stride=None")
     store = Method("name, stride_kind='1'", "address, begins, values, start, limit, stride=None")
     load_shared = Method("name, threads, offset", "place")
     copy_async = Method("name, threads, offset", "address, start, limit, place")

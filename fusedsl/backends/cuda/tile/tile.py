@@ -10,7 +10,15 @@ from ..compiler.numba_backend import I8, I32, I64, Emitter, emitted, intrinsic, 
 from ..math import convert, philox
 from .element import narrowed_value, pair, paired, stored_elements, unpaired
 from .element_registers import is_packed, stored_type
-from .memory import ACCESS_BYTES, copy, ld_shared, load_predicated, load_unaligned, load_vector, store_vector
+from .memory import (
+    ACCESS_BYTES,
+    copy,
+    ld_shared,
+    load_predicated,
+    load_unaligned,
+    load_vector,
+    store_vector,
+)
 from .scalar_functions import scalar_function, scalar_types
 from .smem_address import thread_vector_at
 from .valid_elements import ValidElements
@@ -21,12 +29,13 @@ from .vector_layout import VectorLayout
 class Tile(VectorLayout):
     """Loads, stores and elementwise functions on all elements of a thread."""
 
-    def load(self, name: str, stride_kind: str = "1", displacement: int = 0) -> Callable:
+    def load(self, name: str, stride_kind: str = "1", displacement: int = 0, alignment: int = 0) -> Callable:
         """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
 
         `start` may be a tuple: at edges (see Vectors) of the place of each vector in the line, else of its offset, in
         elements, unchecked. `stride_kind` is that of neighbours: "1", "0" (one element for a vector) or "s", read
-        `displacement` bytes further, or "m" for vectors that are not aligned. With "c" vectors lie across a column:
+        `displacement` bytes further (each there a multiple of `alignment` bytes, if it is more than an element's), or
+        "m" for vectors that are not aligned. With "c" vectors lie across a column:
         `start` and `limit` count vectors, `stride` of start's type parts them; beyond is the last, with "o" the first.
         """
         kind, further = dtype(name), I64(displacement)
@@ -47,6 +56,9 @@ class Tile(VectorLayout):
                     elements += load_unaligned(e, kind, self.width, base, number * self.step * kind.itemsize, room)
                     continue
                 places = self.addresses(e, kind, stride_kind, address, self.place(e, kinds[1], start, number), stride)
+                if alignment and room is None and stride_kind == "0":
+                    elements += self.load_aligned(e, kind, places[0], displacement, alignment)
+                    continue
                 places = [e.builder.add(at, further) for at in places] if displacement else places
                 elements += self.load_vector(e, kind, stride_kind, places, room)
             return e.pack(result, elements)
@@ -254,25 +266,6 @@ class Tile(VectorLayout):
             return result, emit
 
         return intrinsic(2)(rule)
-
-    def load_vector(self, e, kind, stride_kind, places, room) -> list[ir.Value]:
-        if stride_kind == "1":
-            return load_vector(e, kind, self.width, places[0], room)
-        if stride_kind == "0":
-            return paired(e, kind, load_vector(e, kind, 1, places[0], None) * self.width)
-        elements = []
-        for k, place in enumerate(places):
-            valid = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
-            elements += load_vector(e, kind, 1, place, valid)
-        return paired(e, kind, elements)
-
-    def store_vector(self, e, kind, stride_kind, places, values, room) -> None:
-        if stride_kind == "1":
-            store_vector(e, kind, self.width, places[0], values, room)
-            return
-        for k, (place, value) in enumerate(zip(places, unpaired(e, kind, values, self.width))):
-            valid = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
-            store_vector(e, kind, 1, place, [value], valid)
 
     def widened(self, e: Emitter, kind: DType, value, source: types.Type, target: types.Type) -> list[ir.Value]:
         """One value per element, as a body computes with them."""
