@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..compiler.numba_backend import GLOBAL, I8, I32, I64, Emitter, ir, types
+from . import memory
 from .element import paired, unpaired
 from .element_registers import register_bits, unpack_registers
 from .valid_elements import ValidElements
@@ -134,25 +135,25 @@ class VectorLayout:
 
     def load_vector(self, e, kind, stride_kind, places, room) -> list[ir.Value]:
         if stride_kind == "1":
-            return load_vector(e, kind, self.width, places[0], room)
+            return memory.load_vector(e, kind, self.width, places[0], room)
         if stride_kind == "0":
-            return paired(e, kind, load_vector(e, kind, 1, places[0], None) * self.width)
+            return paired(e, kind, memory.load_vector(e, kind, 1, places[0], None) * self.width)
         elements = []
         for k, place in enumerate(places):
             valid = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
-            elements += load_vector(e, kind, 1, place, valid)
+            elements += memory.load_vector(e, kind, 1, place, valid)
         return paired(e, kind, elements)
 
     def store_vector(self, e, kind, stride_kind, places, values, room) -> None:
         if stride_kind == "1":
-            store_vector(e, kind, self.width, places[0], values, room)
+            memory.store_vector(e, kind, self.width, places[0], values, room)
             return
         for k, (place, value) in enumerate(zip(places, unpaired(e, kind, values, self.width))):
             valid = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
-            store_vector(e, kind, 1, place, [value], valid)
+            memory.store_vector(e, kind, 1, place, [value], valid)
 
     def load_aligned(self, e, kind, address, displacement: int, alignment: int) -> list[ir.Value]:
-        """An element so many bytes from an address, there aligned: LLVM joins the loads of its neighbours to its own."""
+        """An element so many bytes from an address, there aligned: LLVM joins loads of its neighbours to its own."""
         b, unit = e.builder, ir.IntType(register_bits(kind, 1))
         place = b.gep(b.inttoptr(address, I8.as_pointer(GLOBAL)), [I64(displacement)], inbounds=True)
         loaded = b.load(b.bitcast(place, unit.as_pointer(GLOBAL)), align=alignment)
