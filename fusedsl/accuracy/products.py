@@ -62,6 +62,7 @@ def contraction(
     if loses:
         rounded = rounded + roundings["contract"]([rounded], most)
     bound = most - size + rounded
+    unknown = unknown | _scales_an_infinity(n, (x, ex), (y, ey))
     unsure = (
         unknown | (most > LARGEST[compute.name]) | _multiplies_nonfinite(n, x, y) | _multiplies_nonfinite(n, y, x, 1)
     )
@@ -74,6 +75,16 @@ def _reads_any(n: Node, x: np.ndarray, y: np.ndarray, left: np.ndarray, right: n
         return np.zeros((), bool)
     counted = sums_of_products(n.attr, left.astype(float), np.ones(y.shape))
     return counted + sums_of_products(n.attr, np.ones(x.shape), right.astype(float)) > 0
+
+
+def _scales_an_infinity(n: Node, left: Ball, right: Ball) -> np.ndarray:
+    """Where an infinity is multiplied by what may be 0 or not: the product is NaN or an infinity."""
+    infinite = [np.isinf(value).astype(float) for value, _ in (left, right)]
+    around_zero = [((np.abs(value) <= bound) & (bound > 0)).astype(float) for value, bound in (left, right)]
+    if not (infinite[0].any() and around_zero[1].any()) and not (infinite[1].any() and around_zero[0].any()):
+        return np.zeros((), bool)
+    scaled = sums_of_products(n.attr, infinite[0], around_zero[1])
+    return scaled + sums_of_products(n.attr, around_zero[0], infinite[1]) > 0
 
 
 def _multiplies_nonfinite(n: Node, weights: np.ndarray, others: np.ndarray, side: int = 0) -> np.ndarray:

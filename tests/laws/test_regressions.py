@@ -10,13 +10,14 @@ import types
 import numpy as np
 import oracle
 import pytest
+from bounds import evaluate
 
 import fusedsl as fd
 from fusedsl.program import verify_results
 from fusedsl.program.call_target import CallTarget
 from fusedsl.program.resolve_call import resolve
 from fusedsl.runtime import object_loader
-from fusedsl.runtime.arrays import describe
+from fusedsl.runtime.arrays import describe, describe_all
 
 
 def test_a_kernel_reads_no_temporary_that_it_writes():
@@ -698,3 +699,14 @@ def test_what_comes_later_is_refused_by_its_name(text, error, code):
     with pytest.raises(error) as caught:
         fd.evaluate(text, x=np.ones(3))
     assert caught.value.code == code and caught.value.column
+
+
+def test_an_infinity_times_what_underflows_has_no_known_sign():
+    """A float32 power is 0 where the exact one is tiny: its product with an infinity is NaN, or the infinity."""
+    arrays = {"x": np.full((1, 2), 0.1, np.float32), "y": np.array([[60, 1]], np.float32), "z": np.ones((2, 1), "f4")}
+    arrays["z"][0] = np.inf
+    kernel = fd.kernel("power(x, y) @ z")
+    facts = describe_all(kernel.params, list(arrays.values()))
+    ((value, bound),) = evaluate(kernel._program.plans.graph(facts), list(arrays.values()))
+    assert np.isinf(bound).all(), value
+    fd.kernel("power(x, y) @ z", verify=True)(**arrays)
