@@ -100,6 +100,7 @@ class KernelIR:
     matmul: str = "exact"  # how float32 is multiplied: the option of that name
     batch_invariant_width: int = 0  # vector elements if a row's schedule may not depend on other rows; else 0
     pdl: bool = False  # programmatic dependent launch among the launches of a call
+    tables: tuple[str, ...] = ()  # values of element bodies that are looked up by a byte (byte_tables.py)
 
     @property
     def axes(self) -> int:

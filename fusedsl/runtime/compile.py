@@ -14,6 +14,7 @@ from .. import compile_hooks, config, debug, metric_counts
 from ..backends.cpu.processor import Processor, host
 from ..backends.cuda.attention.schedule import schedule_attention
 from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule, with_columns
+from ..backends.cuda.byte_tables import with_byte_tables
 from ..backends.cuda.combo import ComboKernel, ComboSchedule, schedule_combo
 from ..backends.cuda.matmul.schedule import schedule_matmul
 from ..backends.cuda.rows.looped import prefers_looped
@@ -62,11 +63,23 @@ def _scheduled(bound: BoundKernel, hardware: Hardware, flexible: bool) -> tuple[
         extents = (*(max(1, n) for n in extents[: kernel.row_axes]), *extents[kernel.row_axes :])
     if looped is not None and prefers_looped(looped, extents, hardware):
         kernel = looped
-    schedule = choose(kernel, extents, hardware, flexible)
+    kernel, schedule = _with_tables(kernel, extents, hardware, flexible)
     if looped is not None and kernel.resident and not schedule.resident:
         kernel = looped
-        schedule = choose(kernel, extents, hardware)
+        kernel, schedule = _with_tables(kernel, extents, hardware)
     return schedule.with_parameters(kernel, bound.extents), schedule
+
+
+def _with_tables(
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True
+) -> tuple[KernelIR, Schedule]:
+    """(kernel, schedule), with tables of what is computed of bytes where the schedule has a place for them."""
+    tables = with_byte_tables(kernel, hardware)
+    if tables.tables:
+        schedule = choose(tables, extents, hardware, flexible)
+        if schedule.holds_tables(tables):
+            return tables, schedule
+    return kernel, choose(kernel, extents, hardware, flexible)
 
 
 ScheduledKernels = Sequence[tuple[KernelIR, Any]]
@@ -92,7 +105,8 @@ def scheduled_cpu(bound: BoundKernel) -> tuple[KernelIR, str]:
     """(kernel, name of its loops) for these extents and strides on a CPU, without the facts for CUDA."""
     from ..backends.cpu import schedule as cpu_schedule
 
-    return plain_kernel(bound.kernel), cpu_schedule.choose(bound.kernel, bound.extents, bound.strides)
+    chosen = cpu_schedule.choose(bound.kernel, bound.extents, bound.strides)
+    return cpu_schedule.with_byte_tables(plain_kernel(bound.kernel), chosen, bound.extents), chosen
 
 
 def plain_kernel(kernel: KernelIR) -> KernelIR:

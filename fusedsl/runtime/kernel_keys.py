@@ -36,5 +36,6 @@ def kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tup
         kernel.tma_boxes,
         kernel.pdl,
         bool(kernel.batch_invariant_width),
+        kernel.tables,
     )
     return (kernel.row_axes, kernel.column_axes, operands, near, positions, *flags, *shared)

@@ -17,8 +17,8 @@ from ...kernel_ir.phase import Body, Phase, Value
 from . import reduce
 from .attention_scratch import TILE, AttentionScratch
 from .roles import ScratchArray
-from .rows import allocate, free
 from .schedule import ATTENTION_ROWS
+from .scratch import allocate, free
 from .source_text import decode, header, indented, parameters, step, store_line, times
 
 

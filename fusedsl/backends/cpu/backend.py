@@ -39,7 +39,7 @@ def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None
     kind, _, parameters = schedule.partition(":")
     match kind:
         case "map" | "tiles":
-            return elementwise.emit(kernel, parameters, tiled=kind == "tiles"), []
+            return elementwise.emit(kernel, parameters, tiled=kind == "tiles")
         case "scatter":
             return scatter.emit(kernel, int(parameters or 1)), []
         case "rows":

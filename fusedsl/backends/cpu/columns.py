@@ -13,8 +13,9 @@ from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Body, Reduction, Value
 from . import common_arguments, extrema, loop_splitting, reduce, scan
 from .roles import ScratchArray, ValueRoles, is_float_extremum
-from .rows import allocate, extents, free
+from .rows import extents
 from .schedule import MIN_STRIP, strip_multiple
+from .scratch import allocate, free
 from .source_text import address, decode, header, indented, load_line, parameters, store_line, times
 from .statements import renamed, target_of
 

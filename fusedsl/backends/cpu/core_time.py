@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from ...ir.types import DType
+from ...kernel_ir.byte_tables import without_tables
+from ...kernel_ir.instruction import Instruction
 from ...kernel_ir.instruction_cost import total_cost
 from ...kernel_ir.kernel import AttentionKernel, KernelIR
 from ...kernel_ir.matmul_axes import matmul_axes, worth_tiling
@@ -22,6 +24,7 @@ CACHE_SIZE = 16 << 20  # bytes that stay in the last-level cache between two cal
 INSTRUCTION = 2.6e-12  # seconds for a vector instruction, per byte of the element type
 MULTIPLICATION = 5e-12  # seconds for a multiply-add of a matmul, per byte of the element type
 LIBRARY_CALL, LIBRARY_CALLS = 9e-9, ("lgamma",)  # seconds; functions of float64 that are not vectorised
+LOOKUP = 3e-10  # seconds of a lookup in a byte table
 SCAN_STEP = 1.5e-9  # seconds per element of a scan
 SORT_STEP = 2e-9  # seconds per element and digit of a radix sort
 POSITION = 2  # vector instructions per element of an argmax or argmin that a microkernel finds
@@ -54,7 +57,8 @@ def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     matmul = matmul_axes(kernel)
     if matmul is not None and worth_tiling(kernel, matmul, tuple(extents)):
         return elements * len(kernel.products) * width * MULTIPLICATION
-    total = 0.0
+    total = elements * len(kernel.tables) * LOOKUP
+    kernel = without_tables(kernel)
     roles = ValueRoles(kernel)
     for p, phase in enumerate(kernel.phases):
         found = roles.positional(p) if phase.folds else ()
@@ -63,6 +67,11 @@ def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
         total += elements * each + rows * _body_seconds([phase.row] if phase.row else [], width)
         total += elements * SCAN_STEP * len(phase.scan_uses)
     return total + elements * _sort_seconds(kernel)
+
+
+def chain_seconds(instructions: Sequence[Instruction]) -> float:
+    """The time of instructions on one element, in vectors of the widest type among them."""
+    return _body_seconds([Body((), (), tuple(instructions))], max(i.dtype.itemsize for i in instructions))
 
 
 def _sort_seconds(kernel: KernelIR) -> float:

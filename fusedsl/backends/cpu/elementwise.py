@@ -8,20 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...kernel_ir.byte_tables import ENTRIES, ByteTable, byte_tables, looked_up
 from ...kernel_ir.kernel import KernelIR
 from . import common_arguments, loop_splitting
 from .memmove_loops import memmove_calls
+from .roles import ScratchArray
 from .schedule import CHUNK, TILE
+from .scratch import allocate, free
 from .source_text import address, decode, header, increment, indented, load_line, parameters, step, store_line, times
 
 Steps = Mapping[int, str]  # innermost strides that are literals, by operand
 
 
-def emit(kernel: KernelIR, steps: str = "", tiled: bool = False) -> str:
-    """The source of a map kernel; `steps` are the innermost strides that are literals (schedule.py)."""
+def emit(kernel: KernelIR, steps: str = "", tiled: bool = False) -> tuple[str, list[ScratchArray]]:
+    """The source of a map kernel, and its scratch arrays: its tables.
+
+    `steps` are the innermost strides that are literals (schedule.py).
+    """
     inner = kernel.axes - 1
     literals = {k: word for k, word in enumerate(steps.split(",")) if word != "s"} if steps else {}
-    lines = [*parameters(kernel)]
+    tables = list(byte_tables(kernel).values())
+    arrays = [ScratchArray(_label(table), table.result.dtype, str(ENTRIES)) for table in tables]
+    lines = [*parameters(kernel), *allocate(arrays)]
+    for table in tables:
+        lines += fill(kernel, table)
     if inner < 0:
         lines += ["for unit in range(begin, end):", *indented(element(kernel, (), "", {}))]
     elif tiled:
@@ -33,7 +43,22 @@ def emit(kernel: KernelIR, steps: str = "", tiled: bool = False) -> str:
         lines += [f"first = (begin - outer * chunks) * {CHUNK}", *decode_outer(inner)]
         lines += ["for unit in range(begin, end):", *indented([*strip(kernel, inner, literals), *next_strip(inner)])]
     title = header(kernel, "tiles" if tiled else "map")
-    return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""])
+    lines += free(arrays)
+    return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""]), arrays
+
+
+def fill(kernel: KernelIR, table: ByteTable) -> list[str]:
+    """Compute the entries of a table, in the versions of functions that the elements of an array would get."""
+    byte = f"{table.argument.name} = {table.stored.name}_of(byte)"
+    put = f"{_label(table)}_put({_label(table)}_at, byte, {table.result.name})"
+    each = [byte, *table.entry.lines, put]
+    if kernel.batch_invariant_width:
+        return common_arguments.counted_loop(each, "byte", "0", str(ENTRIES))
+    return common_arguments.loop(each, common_arguments.floats(kernel), "byte", "0", str(ENTRIES))
+
+
+def _label(table: ByteTable) -> str:
+    return f"{table.result.name}_table"
 
 
 def strip(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
@@ -97,13 +122,22 @@ def element(kernel: KernelIR, hoisted: tuple, index: str, known: Steps) -> list[
     def index_of(operand: int) -> str:
         return times(index, known.get(operand) or step(kernel, operand, inner)) if index else ""
 
+    tables = byte_tables(kernel)
+    body = looked_up(phase.element, tables.values())
+    read = {value.name for value in body.args} | {store.value for store in phase.stores}
     lines = [
-        load_line(load, f"{base}{load.operand}", index_of(load.operand)) for load in kernel.loads if load not in hoisted
+        load_line(load, f"{base}{load.operand}", index_of(load.operand))
+        for load in kernel.loads
+        if load not in hoisted and (not tables or load.value.name in read)
     ]
+    operands = {load.value.name: load.operand for load in kernel.loads}
+    for name, table in tables.items():
+        k = operands[table.argument.name]
+        lines.append(f"{name} = {_label(table)}_get({_label(table)}_at, byte{k}({base}{k}, {index_of(k) or '0'}))")
     for position in kernel.positions:
         if index and position.axis == inner:
             lines.append(f"{position.value.name} = {position.value.dtype}(first + {index})")
-    lines += phase.element.lines
+    lines += body.lines
     for store in phase.stores:
         lines.append(store_line(store, f"{base}{store.operand}", index_of(store.operand)))
     return lines

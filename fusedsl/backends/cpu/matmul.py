@@ -14,8 +14,8 @@ from ...kernel_ir.phase import Body
 from .matmul_offsets import COLUMN, ROW, STEP, MatmulOffsets
 from .reduce import get, put
 from .roles import ScratchArray
-from .rows import allocate, free
 from .schedule import MATMUL_BLOCK, MATMUL_STEPS, MATMUL_UNITS, SMALL_MATMUL_BLOCK
+from .scratch import allocate, free
 from .source_text import address, header, indented, load_line, parameters, store_line
 from .vector_registers import TILE_PRODUCT, VectorRegisters, tile_shape
 

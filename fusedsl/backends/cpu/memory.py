@@ -50,6 +50,12 @@ def to_compute_type(x: LLVMValue, d: DType) -> LLVMValue:
     return convert.unpack(x, d) if d.kind == "f" and d.bits < 32 else x
 
 
+def element_of_byte(number: LLVMValue, d: DType) -> LLVMValue:
+    """The element of an 8-bit type whose bits are a number below 256, in its compute type."""
+    byte = number.to(UINT8)
+    return to_compute_type(byte if d is BOOL or d.storage else byte.to(d), d)
+
+
 def load(builder: ir.IRBuilder, d: DType, base, index: LLVMValue, scopes=None) -> LLVMValue:
     """Element `index` of an array of `d`."""
     # `d.storage`: float8, which is stored only; it is converted from its byte

@@ -7,6 +7,7 @@ from . import common_arguments, extrema, loop_splitting, reduce, row_products, s
 from .reduce import LANES, LEVELS
 from .roles import ScratchArray, ValueRoles, is_float_extremum
 from .schedule import SEGMENT
+from .scratch import allocate, free
 from .source_text import address, decode, header, increment, indented, load_line, parameters, step, store_line, times
 
 
@@ -65,20 +66,6 @@ def extents(kernel: KernelIR) -> list[str]:
         f"chunks = (n{last} + {SEGMENT - 1}) // {SEGMENT}",
         f"segments = {outer} * chunks" if outer else "segments = chunks",
     ]
-
-
-def allocate(arrays: list[ScratchArray]) -> list[str]:
-    """Allocate all scratch arrays in one call."""
-    if not arrays:
-        return []
-    lines = ["size = 0"]
-    for array in arrays:
-        lines += [f"{array.label}_from = size", f"size = size + {array.bytes}"]
-    return [*lines, "memory = allocate(size)", *(f"{a.label}_at = offset(memory, {a.label}_from)" for a in arrays)]
-
-
-def free(arrays: list[ScratchArray]) -> list[str]:
-    return ["release(memory)"] if arrays else []
 
 
 def row_prologue(roles: ValueRoles, row: str) -> list[str]:

@@ -11,7 +11,8 @@ from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.parameter_layout import kernel_params
 from . import reduce
 from .roles import ScratchArray, ValueRoles
-from .rows import allocate, column_loop, extents, fold_arrays, free, row_epilogue, row_prologue
+from .rows import column_loop, extents, fold_arrays, row_epilogue, row_prologue
+from .scratch import allocate, free
 from .source_text import header, indented, parameters
 from .workspace import split_arrays
 

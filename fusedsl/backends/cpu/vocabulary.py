@@ -9,7 +9,7 @@ from functools import cache, partial
 
 from llvmlite import ir
 
-from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT64, DType
+from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT64, UINT8, DType
 from ...kernel_ir.kernel import KernelIR
 from .affine import NANS
 from .attention_products import lane_product
@@ -23,6 +23,7 @@ from .memory import (
     accumulate,
     allocate,
     element_address,
+    element_of_byte,
     free,
     load,
     load_at,
@@ -156,6 +157,9 @@ def loop_words(vectors: VectorRegisters) -> dict[str, Word]:
             words[name] = plain(name, always(d), partial(meaning, d))
         words[f"number_{d.name}"] = Word("number", always(d), lambda b, p, i, d=d: load(b, d, p, i))
     for d in DTYPES.values():
+        if d.itemsize == 1:
+            name = f"{d.name}_of"
+            words[name] = plain(name, always(d.compute), lambda x, d=d: element_of_byte(x, d))
         if d.compute is d:
             name = f"scalar_{d.name}"
             words[name] = Word(name, always(d), lambda b, slots, k, d=d: scalar(b, slots, k, d))
@@ -183,6 +187,8 @@ def memory_words(kernel: KernelIR, arrays: list[ScratchArray]) -> dict[str, Word
     for k, operand in enumerate(kernel.operands):
         d, scopes = operand.dtype, (k, count)
         words[f"load{k}"] = Word("load", always(d.compute), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
+        if d.itemsize == 1:
+            words[f"byte{k}"] = Word("byte", always(INT64), lambda b, p, i, s=scopes: load(b, UINT8, p, i, s).to(INT64))
         words[f"store{k}"] = Word("store", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s))
         words[f"move{k}"] = Word("move", always(None), lambda b, to, source, n, d=d: memmove(b, d, to, source, n))
         words[f"at{k}"] = Word("at", always(POINTER), lambda b, p, i, d=d: element_address(b, p, i, d))

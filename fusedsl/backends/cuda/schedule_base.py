@@ -47,6 +47,10 @@ class Schedule:
         """Elements whose loads a thread issues before it uses any; 0 if unknown."""
         return 0
 
+    def holds_tables(self, kernel: KernelIR) -> bool:
+        """Whether blocks have shared memory for byte tables, and elements enough to fill them for."""
+        return False
+
     @property
     def most_threads(self) -> int:
         """Threads of a block, at most."""

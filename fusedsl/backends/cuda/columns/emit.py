@@ -148,6 +148,7 @@ class ColumnStrip:
     def rows(self, emitter: PhaseEmitter) -> Iterator[None]:
         self.elements.define()
         self.src.read_scalars()
+        self.src.fill_tables(0 if self.schedule.max_threads else self.schedule.block_threads)
         self.index.find_rows()
         self.index.find_columns()
         yield

@@ -56,6 +56,9 @@ class LoopedColumnSchedule(ColumnSchedule):
     max_threads: int = 0  # threads_x, threads_y and blocks_per_strip are launch parameters; 0: compiled
     resident = False
 
+    def holds_tables(self, kernel: KernelIR) -> bool:
+        return True
+
     @property
     def compiled_form(self) -> LoopedColumnSchedule:
         return replace(self, threads_x=0, threads_y=0) if self.max_threads else self

@@ -38,7 +38,7 @@ def _emit_line(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     for position in kernel.positions:
         name = position.value.name
         src.assign(name, src.bind(f"at_{name}", TILE.positions(position.value.dtype.name))("start"))
-    src.map_body("body", rewritten(kernel, kernel.phases[0]), schedule.width)
+    _compute(src, schedule)
     values = [src.element(store.value) for store in kernel.phases[0].stores]
     with src.if_else("full_tile") as branches:
         for k, store in enumerate(kernel.phases[0].stores):
@@ -48,6 +48,12 @@ def _emit_line(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
                 write = src.bind(f"store_{k}{suffix}", store_tile)
                 with branch:
                     src.emit(write(src.names.pointer(store.operand), "start", values[k], "start", "n", *stride))
+
+
+def _compute(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
+    """The body of all elements; tables are filled while the loads are under way."""
+    src.fill_tables(schedule.threads)
+    src.map_body("body", rewritten(src.kernel, src.kernel.phases[0]), schedule.width)
 
 
 def _emit_loads(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
@@ -73,6 +79,6 @@ def _emit_grid(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     used = sorted({load.operand for load in kernel.loads} | {s.operand for s in kernel.phases[0].stores})
     vectors.begin_tiles(schedule.vectors, schedule.threads, used)
     vectors.load_tile()
-    src.map_body("body", rewritten(kernel, kernel.phases[0]), schedule.width)
+    _compute(src, schedule)
     for k, store in enumerate(kernel.phases[0].stores):
         vectors.store(f"store_{k}", store)

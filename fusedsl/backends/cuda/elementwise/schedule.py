@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ....hardware import Hardware, blocks_for
+from ....kernel_ir.byte_tables import without_tables
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.memory_access import vector_width
@@ -20,6 +21,7 @@ LONG_BODY, LONG_NARROW = 18, 24
 UNROLLED = (
     1000  # instructions of a thread: of longer ones a vector is enough work, and twice as much compiles no faster
 )
+LOOKUPS, MOST_VECTORS = 64, 8  # elements of a thread that looks them up in tables; vectors that it has for that
 FULL_NARROW = 64  # instructions an element from which on the eight elements of one 16-bit vector keep a thread busy
 
 
@@ -47,6 +49,9 @@ class ElementwiseSchedule(Schedule):
     def elements_in_flight(self) -> int:
         return self.width * self.vectors
 
+    def holds_tables(self, kernel: KernelIR) -> bool:
+        return True
+
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         vectors = prod(extents[:-1]) * -(-extents[-1] // self.width)
         return LaunchConfig(max(1, -(-vectors // self.tile_vectors)), self.threads)
@@ -65,31 +70,35 @@ def schedule_elementwise(kernel: KernelIR, hardware: Hardware) -> ElementwiseSch
     # expm1, log and sine 2 to 3 %, dropout and GELU times an array of bfloat16 7 %; tanh and exp lose less than 1 %;
     # Black-Scholes of bfloat16 loses 5 %); with several axes four share what finding one's place costs (bias and GELU
     # of bfloat16: 2 %).
-    work = instructions_per_element(kernel)
+    left = without_tables(kernel)
+    work = instructions_per_element(left)
     long = work >= LONG_BODY if width < 8 else LONG_NARROW <= work < FULL_NARROW
     vectors = 2 if (width >= 8 and read <= 16) or (long and width > 1) else 1
     if kernel.axes > 1 and vectors == 2 and width >= 8 and MIDDLE_BODY <= work < LONG_NARROW:
         vectors = 4
     if kernel.pointers:  # addresses take the registers; a read that waits for its index wants company
         vectors = 2 if sum(i.op == "fetch" for i in kernel.phases[0].element.instructions) == 1 else 1
+    if kernel.tables:  # a table is worth as many evaluations as entries: each thread is to look many up
+        vectors = max(vectors, min(MOST_VECTORS, LOOKUPS // width))
     while vectors > 1 and work * width * vectors > UNROLLED:
         vectors //= 2
-    need = required_registers(kernel, Tiling(width, vectors))
+    need = required_registers(left, Tiling(width, vectors))
     while vectors > 1 and need > MOST_NEEDED:
         vectors //= 2
-        need = required_registers(kernel, Tiling(width, vectors))
+        need = required_registers(left, Tiling(width, vectors))
     while width > 1 and need > hardware.thread_registers:  # narrower vectors before values that spill
         width //= 2
-        need = required_registers(kernel, Tiling(width, vectors))
-    threads = BLOCK_VECTORS // vectors
+        need = required_registers(left, Tiling(width, vectors))
+    threads = BLOCK_VECTORS if kernel.tables else BLOCK_VECTORS // vectors
     blocks = blocks_for(hardware, need, threads)
-    registers = predicted_registers(kernel, hardware, need, blocks, threads)
+    registers = predicted_registers(left, hardware, need, blocks, threads)
     return ElementwiseSchedule(
         width,
         vectors,
         threads,
         blocks,
         f"{width * max(d.itemsize for d in dtypes)}-byte vectors, {vectors} a thread: {read * vectors} bytes of loads "
-        f"in flight a thread; at most {registers} registers let {blocks} blocks of {threads} on an SM",
+        f"in flight a thread; at most {registers} registers let {blocks} blocks of {threads} on an SM"
+        + ("; what is computed of one byte is looked up in tables of 256 entries" if kernel.tables else ""),
         registers,
     )

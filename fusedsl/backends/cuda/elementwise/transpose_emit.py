@@ -156,6 +156,7 @@ class TransposeEmitter:
 
     def compute(self) -> None:
         """The body, over the patch."""
+        self.src.fill_tables(self.schedule.threads)
         self.src.map_body("body", rewritten(self.kernel, self.kernel.phases[0]))
 
     def store(self) -> None:

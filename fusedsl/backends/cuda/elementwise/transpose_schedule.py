@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ....hardware import Hardware, blocks_for
+from ....kernel_ir.byte_tables import MOST_BYTES
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.memory_access import ACCESS_BYTES, vector_width
@@ -58,6 +59,10 @@ class TransposeSchedule(Schedule):
 
     def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
         return self.counts(extents)[1:]
+
+    def holds_tables(self, kernel: KernelIR) -> bool:
+        turned = self.edge * self.edge * sum(kernel.operands[k].dtype.itemsize for k in self.transposed)
+        return turned + MOST_BYTES <= SHARED
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         return LaunchConfig(max(1, prod(self.counts(extents))), self.threads)

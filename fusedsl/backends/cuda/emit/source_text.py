@@ -10,10 +10,24 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from ....ir.types import DType
+from ....kernel_ir.byte_tables import ENTRIES, ByteTable, byte_tables, looked_up
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body, Reduction, Value
 from ..peephole.gathers import split_at_gathers
-from ..tile import TileIntrinsics, block_idx, griddepcontrol, scalar
+from ..tile import (
+    TileIntrinsics,
+    barrier,
+    block_dim_x,
+    block_idx,
+    byte_element,
+    byte_table,
+    griddepcontrol,
+    look_up,
+    scalar,
+    set_entry,
+    thread_idx,
+    uniform,
+)
 from .intrinsic import Binding, Function, Maker, Named
 from .signature import BLOCK_NUMBER, Names, indented
 
@@ -103,6 +117,7 @@ class SourceBuilder:
     code: list[str] = field(default_factory=list)
     stored: dict[str, DType] = field(default_factory=dict)  # loaded tiles, as they are stored
     fetched: dict[str, Value] = field(default_factory=dict)  # row values that their bodies have read from an address
+    tables: dict[str, ByteTable] = field(default_factory=dict)  # that are filled, by the value that they have
     wide: dict[str, str] = field(default_factory=dict)  # the variable that holds such a tile's elements
     ready: set[str] = field(default_factory=set)  # names that have a value
     defined: set[tuple[str, ...]] = field(default_factory=set)  # functions, by their lines
@@ -267,6 +282,12 @@ class SourceBuilder:
 
         In tiles of vectors (`width`) what the body fetches is read tile by tile, so that neighbours come together.
         """
+        if tables := [
+            t for value, t in self.tables.items() if value in body.targets and t.argument.name in self.stored
+        ]:
+            body = looked_up(body, tables)
+            for table in tables:
+                self._look_up(table)
         stages, rest = split_at_gathers(body, self.fetched) if width > 1 else ([], body)
         for number, stage in enumerate(stages):
             self.apply(TILE.elementwise, f"{name}_where_{number}" if number else f"{name}_where", stage.where)
@@ -276,6 +297,37 @@ class SourceBuilder:
                 self.assign(fetch.name, read(*(value.name for value in fetch.given)))
                 self.ready.add(fetch.name)
         self.apply(TILE.elementwise, name, rest)
+
+    def fill_tables(self, threads: int) -> None:
+        """Fill the byte tables of the kernel, all `threads` of a block together, once scalars have been read; 0: as
+        many as are launched."""
+        self.tables = byte_tables(self.kernel)
+        if not self.tables:
+            return
+        for name, table in self.tables.items():
+            new = self.bind(f"new_{name}_table", byte_table(table.result.dtype.name))
+            self.assign(f"{name}_table", new())
+        self.assign("byte", thread_idx())
+        with self.while_(f"byte < {ENTRIES}"):
+            for table in self.tables.values():
+                self._set_entry(table)
+            self.assign("byte", f"int32(byte + {threads or block_dim_x()})")
+        self.emit(barrier())
+
+    def _set_entry(self, table: ByteTable) -> None:
+        name, stored = table.result.name, table.stored.name
+        kinds = signature((v.dtype for v in table.entry.args), [table.result.dtype])
+        lines = [*table.entry.lines, f"return {name}"]
+        entry = self.function(uniform(kinds), f"{name}_entry", (v.name for v in table.entry.args), lines)
+        element = self.bind(f"{stored}_of", byte_element(stored))("byte")
+        write = self.bind(f"set_{name}", set_entry(table.result.dtype.name))
+        self.emit(write(f"{name}_table", "byte", entry(element, *(v.name for v in table.entry.args[1:]))))
+
+    def _look_up(self, table: ByteTable) -> None:
+        name, argument = table.result.name, table.argument.name
+        read = self.bind(f"look_up_{table.result.dtype.name}", look_up(table.result.dtype.name))
+        self.assign(name, read(f"{name}_table", argument))
+        self.ready.add(name)
 
     def text(self, opening: Sequence[str], comment: str) -> str:
         waits = [griddepcontrol()] if self.kernel.pdl and not self.kernel.is_subkernel else []

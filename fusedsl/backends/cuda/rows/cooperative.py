@@ -52,6 +52,9 @@ class CooperativeSchedule(RowSchedule):
     def elements_in_flight(self) -> int:
         return 0
 
+    def holds_tables(self, kernel: KernelIR) -> bool:
+        return True
+
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         rows = prod(extents[: kernel.row_axes])
         groups, workspace = self.row_groups or rows, workspace_bytes(self, kernel, rows)

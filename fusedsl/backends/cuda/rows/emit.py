@@ -57,6 +57,7 @@ class GroupRow:
         if s.cluster > 1:
             self.src.emit(self.src.bind("enter_cluster", threads.cluster_init())())
         self.src.read_scalars()
+        self.src.fill_tables(0 if s.max_threads else s.block_threads)
         if s.decoupled_lookback:
             elements.scans.take_tile()
         self.index.find_row()

@@ -55,6 +55,7 @@ class CooperativeRow:
         src, fixed, index = self.src, self.schedule.fixed_blocks, self.index.index
         self.elements.define()
         src.read_scalars()
+        src.fill_tables(self.schedule.block_threads)
         self.index.find_block(f"int32({fixed})" if fixed else udiv(grid_dim(), "int32(count)"))
         src.assign("row_index", f"{index}(row_group)" if fixed else "row_group")
         if fixed:

@@ -1,0 +1,77 @@
+"""Byte tables in shared memory: 256 entries that a block computes once, and the lookup of a tile's bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.types import DType, dtype
+from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, Emitter, emitted, intrinsic, ir, numba_type, types
+from ..math import convert
+from .element_registers import element_type
+
+ENTRIES = 256
+
+
+def byte_table(name: str) -> Callable:
+    """`at()`: the address of a table of entries of this type in shared memory, another at each place in the source."""
+    kind = dtype(name)
+
+    def rule():
+        size = kind.itemsize * ENTRIES
+        return types.int64, lambda e: e.builder.ptrtoint(e.shared_array(I8, size), I64)
+
+    return intrinsic(0)(rule)
+
+
+def byte_element(name: str) -> Callable:
+    """`element(number)`: the element of this type whose bits are a number below 256, as bodies compute with it."""
+    kind = dtype(name)
+    result = numba_type(kind.compute.name)
+
+    @emitted(result)
+    def emit(e, number):
+        bits = e.builder.trunc(number, I8)
+        if kind.kind == "b":
+            return e.builder.icmp_unsigned("!=", bits, I8(0))
+        return convert.widen(e, bits, name) if kind.storage else bits
+
+    return emit
+
+
+def set_entry(name: str) -> Callable:
+    """`set(table, number, value)`: an entry of this type."""
+    kind = dtype(name)
+
+    @emitted(types.void)
+    def emit(e, table, number, value, *, kinds):
+        value = e.cast(value, kinds[2], numba_type(name))
+        value = e.builder.zext(value, I8) if value.type == I1 else value
+        e.builder.store(value, _place(e, kind, table, number), align=kind.itemsize)
+
+    return emit
+
+
+def look_up(name: str) -> Callable:
+    """`look_up(table, bytes)`: the entry of each byte of a tile, as it is stored."""
+    kind = dtype(name)
+
+    def rule(_, tile):
+        result = types.UniTuple(numba_type(name), len(tile))
+
+        def emit(e, table, bytes):
+            found = []
+            for byte in e.unpack(bytes, len(tile)):
+                entry = e.builder.load(_place(e, kind, table, e.builder.zext(byte, I32)), align=kind.itemsize)
+                found.append(e.builder.icmp_unsigned("!=", entry, I8(0)) if kind.kind == "b" else entry)
+            return e.pack(result, found)
+
+        return result, emit
+
+    return intrinsic(2)(rule)
+
+
+def _place(e: Emitter, kind: DType, table: ir.Value, number: ir.Value) -> ir.Value:
+    """The pointer to an entry."""
+    b = e.builder
+    where = b.add(b.trunc(table, I32), b.mul(number, I32(kind.itemsize)))
+    return b.inttoptr(where, element_type(kind).as_pointer(SHARED))
