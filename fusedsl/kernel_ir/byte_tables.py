@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..ir.ops import OPS
-from ..ir.types import BOOL, DType
-from .instruction import Instruction, needed
+from ..ir.types import DType
+from .instruction import Instruction, needed, result_type
 from .kernel import KernelIR
 from .phase import Body, Value
 
 ENTRIES = 256
 MOST_TABLES = 4  # of one body: their entries share a block's memory with all else
 MOST_BYTES = MOST_TABLES * ENTRIES * 8
-CONDITIONS = ("compare", "logical", "test", "float_test")  # rules of operations whose results are bools
 Pays = Callable[[Sequence[Instruction], DType], bool]
 
 
@@ -52,7 +50,7 @@ def tables_of(kernel: KernelIR, body: Body, pays: Pays) -> tuple[str, ...]:
     worth: list[tuple[int, str]] = []
     for i in body.instructions:
         if source[i.target] and i.target in read - fused:
-            chain, d = _chain(body, i.target), _result_type(body, i)
+            chain, d = _chain(body, i.target), result_type(i)
             if d is not None and pays(chain, d):
                 worth.append((-len(chain), i.target))
     return tuple(name for _, name in sorted(worth)[:MOST_TABLES])
@@ -88,7 +86,7 @@ def _table(kernel: KernelIR, body: Body, name: str) -> ByteTable:
     (byte,) = (v for v in body.args if v.name == source)
     chain = _chain(body, name)
     read = {n for i in chain for n in i.names}
-    d = _result_type(body, next(i for i in chain if i.target == name))
+    d = result_type(chain[-1])
     assert d is not None
     fixed = tuple(v for v in body.args if v.name in read and v != byte)
     return ByteTable(byte, byte_loads(kernel)[source], Value(name, d), Body((byte, *fixed), (Value(name, d),), chain))
@@ -124,12 +122,3 @@ def _contracted(body: Body, source: Mapping[str, str]) -> set[str]:
         if i.target in fused or (i.op in ("add", "subtract") and not source[i.target]):
             sums |= set(i.names)
     return fused
-
-
-def _result_type(body: Body, i: Instruction) -> DType | None:
-    """The type of a value that a body computes; None where the instruction does not tell."""
-    known = {value.name: value.dtype for value in body.results}
-    if i.target in known:
-        return known[i.target]
-    rule = OPS[i.op].rule if i.op in OPS else ""
-    return None if rule == "ldexp" else BOOL if rule in CONDITIONS else i.dtype.compute

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..ir.ops import OPS
 from ..ir.types import BOOL, DType
 
 # How operations print that are no plain calls: for floats (f), integers (i) and bools (b); "{t}" is the dtype. The
 # names are the vocabulary that each target provides. A missing column: the type rules exclude it.
 _CALL = {"f": "{op}({args})", "i": "{op}({args})"}
+
+
+CONDITIONS = ("compare", "logical", "test", "float_test")  # rules of operations whose results are bools
 
 
 def _infix(symbol: str) -> dict[str, str]:
@@ -140,6 +144,12 @@ def form_of(i: Instruction) -> str:
 def dtype_column(d: DType) -> str:
     """The tables' column for a dtype."""
     return d.kind if d.kind in "fb" else "i"
+
+
+def result_type(i: Instruction) -> DType | None:
+    """The type of the value that an instruction computes; None where it does not tell."""
+    rule = OPS[i.op].rule if i.op in OPS else ""
+    return None if rule == "ldexp" else BOOL if rule in CONDITIONS else i.dtype.compute
 
 
 def needed(instructions: Sequence[Instruction], names: Iterable[str]) -> set[str]:

@@ -9,7 +9,7 @@ from ..ir.ops import OPS
 from .instruction import Instruction, dtype_column
 
 # What differs from the table of operations: by operation, and by its column where it prints as something else.
-COSTS = {"copy": 0, "convert_round": 2, "quotient": 6, "fetch": FETCH_COST}
+COSTS = {"copy": 0, "convert_round": 2, "quotient": 6, "fetch": FETCH_COST, "log_of_normal": 16, "sqrt_of_normal": 6}
 COLUMN_COSTS = {("fma", "i"): 2, ("fma", "b"): 2, ("fmax", "i"): 2, ("fmin", "i"): 2, ("absolute", "b"): 0}
 COLUMN_COSTS |= dict.fromkeys((("maximum", "b"), ("minimum", "b")), 1)
 COLUMN_COSTS |= {(f"{order}{equal}", "b"): 2 for order in ("less", "greater") for equal in ("", "_equal")}

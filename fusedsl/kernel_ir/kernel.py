@@ -12,6 +12,8 @@ from .fast_division import divisors
 from .memory_access import Access
 from .phase import Body, MatrixProduct, Phase, Reduction, Scatter, Store, Value
 
+ALIGNED = 4  # elements: what one counter of random numbers serves
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -100,6 +102,7 @@ class KernelIR:
     matmul: str = "exact"  # how float32 is multiplied: the option of that name
     batch_invariant_width: int = 0  # vector elements if a row's schedule may not depend on other rows; else 0
     pdl: bool = False  # programmatic dependent launch among the launches of a call
+    aligned_scalars: tuple[str, ...] = ()  # extents that are multiples of ALIGNED, which positions are computed from
     tables: tuple[str, ...] = ()  # values of element bodies that are looked up by a byte (byte_tables.py)
 
     @property

@@ -15,6 +15,10 @@ from .parameter_kinds import KINDS, dim_of, not_constant, show_value
 
 MOST_NUMBERS = 1 << 32  # from which randint chooses
 BITS = {FLOAT32: 24, FLOAT64: 53}  # random bits of a number in [0, 1)
+# sin(2 pi t) / t and cos(2 pi t) as polynomials of t^2, t in [0, 1/8]: minimax; in float32 the sine and the cosine are
+# within 1.5 * 2^-24
+SINE = (6.283185292, -41.34166263, 81.59255356, -75.40206787)
+COSINE = (1.0, -19.73920881, 64.93937943, -85.45020599, 59.47599024)
 
 
 @function(x_or_shape="any", stream="array")
@@ -28,11 +32,13 @@ def uniform(b: GraphBuilder, seed: Node, x_or_shape: Any, *, stream: Node | int 
 
 @function(x_or_shape="any", stream="array")
 def normal(b: GraphBuilder, seed: Node, x_or_shape: Any, *, stream: Node | int = 0):
-    """Random numbers of the standard normal distribution."""
+    """Random numbers of the standard normal distribution (Box and Muller 1958); of float32, neighbours are a pair."""
     shape, kind = _shape_and_dtype(b, x_or_shape)
-    first, second = _independent_pair(b, seed, stream, shape, kind)
+    if kind is FLOAT32:
+        return _normal_pairs(b, seed, stream, shape)
+    first, second = _independent_pair(b, seed, stream, shape)
     up = b.elementwise("add", first, b.literal(2.0 ** -BITS[kind]))  # in (0, 1], so that its logarithm is finite
-    radius = b.elementwise("sqrt", b.elementwise("multiply", b.elementwise("log", up), b.literal(-2.0)))
+    radius = _radius(b, up)
     turn = b.elementwise("cos", b.elementwise("multiply", second, b.literal(6.283185307179586)))
     return b.elementwise("multiply", radius, turn)
 
@@ -55,9 +61,14 @@ def _random_bits(
     b: GraphBuilder, name: str, seed: Node, stream: Node | int, shape: tuple[Dim, ...], operand: int = 2
 ) -> Node:
     """64 or 32 random bits for each element; neighbours share the output of one counter. The stream is this operand."""
+    return _bits_at(b, name, b.cast(_linear_index(b, shape), UINT64), seed, stream, operand)
+
+
+def _bits_at(b: GraphBuilder, name: str, position: Node, seed: Node, stream: Node | int, operand: int) -> Node:
+    """Random bits at positions of the stream."""
     number = b.literal(stream) if isinstance(stream, int) else stream
     key, counter = _integer_operand(b, "seed", seed, 0), _integer_operand(b, "stream", number, operand)
-    return b.elementwise(name, b.cast(_linear_index(b, shape), UINT64), key, counter)
+    return b.elementwise(name, position, key, counter)
 
 
 def _integer_operand(b: GraphBuilder, what: str, x: Node, operand: int) -> Node:
@@ -80,20 +91,61 @@ def _linear_index(b: GraphBuilder, shape: tuple[Dim, ...]) -> Node:
     return total
 
 
-def _independent_pair(b: GraphBuilder, seed: Node, stream: Node | int, shape, kind: DType) -> tuple[Node, Node]:
-    """Two independent numbers in [0, 1)."""
-    if kind is FLOAT64:
-        low, high = (_random_bits(b, name, seed, stream, shape) for name in ("philox", "philox_high"))
-        return _to_unit_interval(b, low, kind), _to_unit_interval(b, high, kind)
-    low = _random_bits(b, "philox_pair", seed, stream, shape)
-    return _to_unit_interval(b, low, kind), _to_unit_interval(b, b.elementwise("right_shift", low, b.literal(32)), kind)
+def _independent_pair(b: GraphBuilder, seed: Node, stream: Node | int, shape) -> tuple[Node, Node]:
+    """Two independent float64 in [0, 1)."""
+    low, high = (_random_bits(b, name, seed, stream, shape) for name in ("philox", "philox_high"))
+    return _to_unit_interval(b, low, FLOAT64), _to_unit_interval(b, high, FLOAT64)
 
 
-def _to_unit_interval(b: GraphBuilder, bits: Node, kind: DType) -> Node:
-    """A number in [0, 1) from the upper bits of a word: of 32 bits for float32, 64 for float64."""
+def _normal_pairs(b: GraphBuilder, seed: Node, stream: Node | int, shape) -> Node:
+    """float32 by Box and Muller: elements 2k and 2k + 1 are the coordinates of the k-th random point of the plane.
+
+    Its angle is one of eight parts of a turn, by three bits, and a part of that, whose sine and cosine are polynomials.
+    """
+    position = b.cast(_linear_index(b, shape), UINT64)
+    halved = b.elementwise("right_shift", position, b.literal(1))
+    bits = _bits_at(b, "philox_pair", halved, seed, stream, 2)
+    first, word = (b.cast(x, UINT32) for x in (bits, b.elementwise("right_shift", bits, b.literal(32))))
+    number = b.convert(b.elementwise("right_shift", first, b.literal(33 - BITS[FLOAT32])), FLOAT32)
+    step = 2.0 ** (1 - BITS[FLOAT32])  # odd multiples of half of it are exact, and lie between 0 and 1
+    up = b.elementwise("add", b.elementwise("multiply", number, b.literal(step)), b.literal(step / 2))
+    part = _to_unit_interval(b, word, FLOAT32, 0.125)
+    square = b.elementwise("multiply", part, part)
+    sine, cosine = b.elementwise("multiply", part, _polynomial(b, square, SINE)), _polynomial(b, square, COSINE)
+    swapped, minus, minus_odd = (_bit(b, word, k) for k in range(3))
+    radius = _radius(b, up)
+    even = _signed(b, minus, radius, b.elementwise("where", swapped, sine, cosine))
+    odd = _signed(b, minus_odd, radius, b.elementwise("where", swapped, cosine, sine))
+    return b.elementwise("where", _bit(b, position, 0), odd, even)
+
+
+def _radius(b: GraphBuilder, up: Node) -> Node:
+    """The distance of a random point from the origin, of a number in (0, 1]."""
+    return b.elementwise("sqrt", b.elementwise("multiply", b.elementwise("log", up), b.literal(-2.0)))
+
+
+def _signed(b: GraphBuilder, minus: Node, radius: Node, x: Node) -> Node:
+    """radius * x, or its negative."""
+    return b.elementwise("multiply", b.elementwise("where", minus, b.elementwise("negative", radius), radius), x)
+
+
+def _bit(b: GraphBuilder, word: Node, k: int) -> Node:
+    return b.elementwise("not_equal", b.elementwise("bitwise_and", word, b.literal(1 << k)), b.literal(0))
+
+
+def _polynomial(b: GraphBuilder, x: Node, coefficients: tuple[float, ...]) -> Node:
+    """By Horner's rule, from the coefficient of x^0 on."""
+    value = b.literal(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        value = b.elementwise("add", b.elementwise("multiply", value, x), b.literal(c))
+    return value
+
+
+def _to_unit_interval(b: GraphBuilder, bits: Node, kind: DType, end: float = 1.0) -> Node:
+    """A number in [0, end) from the upper bits of a word: of 32 bits for float32, 64 for float64."""
     word = bits if kind is FLOAT64 else b.cast(bits, UINT32)
     mantissa = b.elementwise("right_shift", word, b.literal(word.type.dtype.bits - BITS[kind]))
-    return b.elementwise("multiply", b.convert(mantissa, kind), b.literal(2.0 ** -BITS[kind]))
+    return b.elementwise("multiply", b.convert(mantissa, kind), b.literal(end * 2.0 ** -BITS[kind]))
 
 
 @function(shape="shape", low="array", high="array", stream="array")

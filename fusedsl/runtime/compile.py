@@ -14,11 +14,10 @@ from .. import compile_hooks, config, debug, metric_counts
 from ..backends.cpu.processor import Processor, host
 from ..backends.cuda.attention.schedule import schedule_attention
 from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule, with_columns
-from ..backends.cuda.byte_tables import with_byte_tables
 from ..backends.cuda.combo import ComboKernel, ComboSchedule, schedule_combo
 from ..backends.cuda.matmul.schedule import schedule_matmul
 from ..backends.cuda.rows.looped import prefers_looped
-from ..backends.cuda.schedule import Schedule, choose
+from ..backends.cuda.schedule import Schedule, choose_with_tables
 from ..errors import DeviceError
 from ..hardware import Hardware
 from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel, Operand
@@ -63,23 +62,11 @@ def _scheduled(bound: BoundKernel, hardware: Hardware, flexible: bool) -> tuple[
         extents = (*(max(1, n) for n in extents[: kernel.row_axes]), *extents[kernel.row_axes :])
     if looped is not None and prefers_looped(looped, extents, hardware):
         kernel = looped
-    kernel, schedule = _with_tables(kernel, extents, hardware, flexible)
+    kernel, schedule = choose_with_tables(kernel, extents, hardware, flexible)
     if looped is not None and kernel.resident and not schedule.resident:
         kernel = looped
-        kernel, schedule = _with_tables(kernel, extents, hardware)
+        kernel, schedule = choose_with_tables(kernel, extents, hardware)
     return schedule.with_parameters(kernel, bound.extents), schedule
-
-
-def _with_tables(
-    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True
-) -> tuple[KernelIR, Schedule]:
-    """(kernel, schedule), with tables of what is computed of bytes where the schedule has a place for them."""
-    tables = with_byte_tables(kernel, hardware)
-    if tables.tables:
-        schedule = choose(tables, extents, hardware, flexible)
-        if schedule.holds_tables(tables):
-            return tables, schedule
-    return kernel, choose(kernel, extents, hardware, flexible)
 
 
 ScheduledKernels = Sequence[tuple[KernelIR, Any]]
@@ -112,7 +99,7 @@ def scheduled_cpu(bound: BoundKernel) -> tuple[KernelIR, str]:
 def plain_kernel(kernel: KernelIR) -> KernelIR:
     """A kernel without the facts that only CUDA schedules read: access widths and offset widths."""
     operands = tuple(Operand(o.name, o.dtype, o.strides, rank=o.rank) for o in kernel.operands)
-    return dataclasses.replace(kernel, operands=operands, index64=False, lengths=(), pdl=False)
+    return dataclasses.replace(kernel, operands=operands, index64=False, lengths=(), aligned_scalars=(), pdl=False)
 
 
 def cuda_key(kernel: KernelIR | ComboKernel, schedule: Schedule, digest: str, cc: tuple[int, int]) -> tuple:

@@ -37,5 +37,6 @@ def kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tup
         kernel.pdl,
         bool(kernel.batch_invariant_width),
         kernel.tables,
+        kernel.aligned_scalars,
     )
     return (kernel.row_axes, kernel.column_axes, operands, near, positions, *flags, *shared)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from ...kernel_ir.kernel import MixedReductionKernel
 from . import reduce
 from .roles import ScratchArray, ValueRoles
-from .rows import column_loop, fold_arrays, free, row_epilogue, row_prologue
+from .rows import column_loop, fold_arrays, row_epilogue, row_prologue
+from .scratch import free
 from .source_text import address, decode, header, indented, load_line, store_line
 from .split_rows import prologue
 from .workspace import mixed_reduction_arrays

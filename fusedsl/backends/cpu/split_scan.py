@@ -13,7 +13,8 @@ from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Body, Phase, Reduction
 from . import reduce, scan
 from .roles import ScratchArray, ValueRoles
-from .rows import column_loop, fold_arrays, free, row_prologue
+from .rows import column_loop, fold_arrays, row_prologue
+from .scratch import free
 from .source_text import header, indented
 from .split_rows import part_bounds, prologue
 from .workspace import scan_arrays

@@ -7,6 +7,7 @@ from math import prod
 from ...hardware import Hardware
 from ...kernel_ir.kernel import KernelIR, MixedReductionKernel
 from .batch_invariant import batch_invariant_form
+from .byte_table.choose import with_byte_tables
 from .columns.schedule import schedule_columns
 from .elementwise.schedule import schedule_elementwise
 from .elementwise.transpose_schedule import schedule_transpose
@@ -19,6 +20,18 @@ from .scan_sort.shared_topk_schedule import schedule_order
 from .scan_sort.sort_method import sort_of
 from .scatter.schedule import schedule_scatter
 from .schedule_base import Schedule
+
+
+def choose_with_tables(
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True
+) -> tuple[KernelIR, Schedule]:
+    """(kernel, schedule), with tables of what is computed of bytes where the schedule has a place for them."""
+    tables = with_byte_tables(kernel, hardware)
+    if tables.tables:
+        schedule = choose(tables, extents, hardware, flexible)
+        if schedule.holds_tables(tables):
+            return tables, schedule
+    return kernel, choose(kernel, extents, hardware, flexible)
 
 
 def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True) -> Schedule:

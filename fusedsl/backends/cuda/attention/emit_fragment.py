@@ -11,7 +11,8 @@ from types import MappingProxyType
 
 from ....kernel_ir.kernel import Load
 from ....kernel_ir.phase import Body
-from ..emit.source_text import SourceBuilder, indented, signature
+from ..emit.file_builder import signature
+from ..emit.source_text import SourceBuilder, indented
 from ..mma import FragmentIntrinsics
 from ..mma.tile_sizes import ROWS
 from ..peephole.narrow_integers import PLACES, narrowed

@@ -8,7 +8,7 @@ row end in `_row`.
 from __future__ import annotations
 
 from ....kernel_ir.attention import OutputEpilogue
-from ..emit.source_text import either
+from ..emit.file_builder import either
 from ..mma.tile_sizes import ROWS, WARP_ROWS
 from .emit_facts import AttentionFacts
 from .emit_fragment import OUTPUT, Domain, FragmentEmitter, IndexSpace

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from ....ir.types import DTYPES
-from .. import columns, elementwise, matmul, mma, rows_and_columns, scan_sort, skinny, small_matmul, tile  # noqa: F401
+from .. import byte_table, columns, elementwise, matmul, mma, rows_and_columns, scan_sort, skinny, small_matmul, tile  # noqa: F401
 from ..attention import intrinsics  # noqa: F401
 from ..emit.intrinsic import FILES
 

@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
 from ....ir.types import DType
-from ....kernel_ir.byte_tables import ENTRIES, ByteTable, byte_tables, looked_up
-from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.byte_tables import ByteTable, byte_tables, looked_up
+from ....kernel_ir.kernel import ALIGNED, KernelIR
 from ....kernel_ir.phase import Body, Reduction, Value
-from ..peephole.gathers import split_at_gathers
-from ..tile import (
-    TileIntrinsics,
-    barrier,
-    block_dim_x,
-    block_idx,
-    byte_element,
-    byte_table,
-    griddepcontrol,
-    look_up,
-    scalar,
-    set_entry,
-    thread_idx,
-    uniform,
-)
-from .intrinsic import Binding, Function, Maker, Named
+from ..byte_table.emit import fill, look_up_all
+from ..peephole.gathers import GatherCall, split_at_gathers, split_at_pairs
+from ..tile import TileIntrinsics, block_idx, griddepcontrol, in_pairs, random_pairs, scalar
+from .file_builder import FileBuilder, signature
+from .intrinsic import Binding, Function, Named
 from .signature import BLOCK_NUMBER, Names, indented
 
 T = TypeVar("T")
 TILE = TileIntrinsics("tile")  # that bodies are mapped over
 NOWHERE: Mapping[str, str] = MappingProxyType({})
-
-
-def either(test: str, lines: list[str], others: list[str]) -> list[str]:
-    """Lines under `if test`, and others under `else`; either may be empty."""
-    if not lines:
-        return [f"if not ({test}):", *indented(others)] if others else []
-    return [f"if {test}:", *indented(lines), *(["else:", *indented(others)] if others else [])]
 
 
 def names_in(lines: Iterable[str]) -> set[str]:
@@ -69,11 +52,6 @@ def reduction_source(use: Reduction, name: str) -> list[str]:
     return [*lines, "", "", f'reduction_{name} = reduction("{kinds}", {", ".join(given)})']
 
 
-def signature(arguments: Iterable[DType], results: Iterable[DType]) -> str:
-    """ "float32, bool -> float32" """
-    return f"{', '.join(d.name for d in arguments)} -> {', '.join(d.name for d in results)}".strip()
-
-
 def total(index: str, terms: Sequence[str]) -> str:
     """A sum in the index type: 0 terms, or each addition cast back."""
     sum_ = terms[0] if terms else f"{index}(0)"
@@ -87,28 +65,9 @@ def accumulator_name(use: Reduction) -> str:
     return f"{use.accumulators[0].name}_accumulator"
 
 
-class Statements:
-    """What is emitted inside of `with`, instead of in the code; more if it is entered again."""
-
-    def __init__(self, code: list[str]):
-        self.code, self.lines = code, list[str]()
-
-    def __enter__(self) -> list[str]:
-        self.start = len(self.code)
-        return self.lines
-
-    def __exit__(self, *_: object) -> None:
-        self.lines += self.code[self.start :]
-        del self.code[self.start :]
-
-
 @dataclass
-class SourceBuilder:
-    """The file being emitted: top-level lines, kernel statements, and the values that have a name.
-
-    `with src.while_(…):` nests what is emitted inside; `load = src.bind("load_x", tile.load("float32"))` defines an
-    intrinsic and returns it; `src.assign("x", load(base, start, limit))` emits a statement.
-    """
+class SourceBuilder(FileBuilder):
+    """The file of a kernel being emitted, and the values that have a name."""
 
     kernel: KernelIR
     names: Names = field(init=False)
@@ -125,42 +84,6 @@ class SourceBuilder:
     def __post_init__(self) -> None:
         self.names = Names(self.kernel)
 
-    def emit(self, *lines: str) -> None:
-        """Statements of the kernel."""
-        self.code += lines
-
-    def assign(self, targets: str, value: object) -> None:
-        self.code.append(f"{targets} = {value}")
-
-    def collected(self) -> Statements:
-        """What is emitted inside, as a list that is filled at the end and not part of the code."""
-        return Statements(self.code)
-
-    @contextmanager
-    def _nested(self, head: str) -> Iterator[None]:
-        with self.collected() as lines:
-            yield
-        self.code += [head, *indented(lines)] if lines else []
-
-    def while_(self, test: str) -> AbstractContextManager[None]:
-        """A loop; without a test, what is inside once."""
-        return self._nested(f"while {test}:") if test else nullcontext()
-
-    def for_(self, variable: str, count: int) -> AbstractContextManager[None]:
-        """A loop of so many turns."""
-        return self._nested(f"for {variable} in range({count}):")
-
-    def if_(self, test: str) -> AbstractContextManager[None]:
-        """A branch, unless it is empty; without a test, what is inside in any case."""
-        return self._nested(f"if {test}:") if test else nullcontext()
-
-    @contextmanager
-    def if_else(self, test: str) -> Iterator[tuple[Statements, Statements]]:
-        """Both branches, `with src.if_else(test) as (then, otherwise)`: each may be empty, or entered several times."""
-        then, otherwise = self.collected(), self.collected()
-        yield then, otherwise
-        self.code += either(test, then.lines, otherwise.lines)
-
     @contextmanager
     def local_values(self) -> Iterator[None]:
         """What gets a value inside has none after it."""
@@ -169,36 +92,14 @@ class SourceBuilder:
         yield
         self.ready, self.stored, self.wide = before
 
-    def bind(self, name: str, binding: Binding[T], section: list[str] | None = None) -> T:
-        """Define an intrinsic or an object under a name, among the top lines or in another section, once."""
-        section, line = self.top if section is None else section, f"{name} = {binding}"
-        if line not in section:
-            section.append(line)
-        return binding.defines(name)
-
-    def bind_several(self, bindings: Mapping[str, Binding[T]], section: list[str] | None = None) -> list[T]:
-        """Some definitions in one line."""
-        self.bind(", ".join(bindings), Binding(", ".join(map(str, bindings.values())), Named), section)
-        return [binding.defines(name) for name, binding in bindings.items()]
-
     @property
     def block(self) -> str:
         """The number of this block among those of the kernel."""
         return BLOCK_NUMBER if self.kernel.is_subkernel else block_idx()
 
-    def define(self, lines: Sequence[str]) -> None:
-        """Add a function to the file, unless it is there."""
-        if tuple(lines) not in self.defined:
-            self.defined.add(tuple(lines))
-            self.functions += lines
-
-    def function(self, decorator: object, name: str, arguments: Iterable[str], lines: Iterable[str]) -> Function:
-        """A function of the file, unless it is there; of scalars, or with a decorator of tiles or rows."""
-        head = ["", "", *([f"@{decorator}"] if decorator else []), f"def {name}({', '.join(arguments)}):"]
-        self.define([*head, *indented(lines)])
-        return Function(name, "*arguments")
-
-    def apply(self, decorator: Maker[Function], name: str, body: Body, at: Mapping[str, str] = NOWHERE) -> None:
+    def apply(
+        self, decorator: Callable[[str], Binding[Function]], name: str, body: Body, at: Mapping[str, str] = NOWHERE
+    ) -> None:
         """A body as a decorated function, and its call; results that are arguments need neither.
 
         `at` are the variables of its arguments and results, where they have other names than in the body.
@@ -276,6 +177,8 @@ class SourceBuilder:
             else:
                 read = self.bind(f"read_{value.name}", scalar(value.dtype.name))
                 self.assign(value.name, read(self.names.word(k)))
+                if value.name in self.kernel.aligned_scalars:
+                    self.assign(value.name, f"{value.dtype.name}({value.name} & -{ALIGNED})  # it is a multiple")
 
     def map_body(self, name: str, body: Body, width: int = 1) -> None:
         """An element body as a function over tiles, and its call; results that are arguments need neither.
@@ -285,49 +188,36 @@ class SourceBuilder:
         if tables := [
             t for value, t in self.tables.items() if value in body.targets and t.argument.name in self.stored
         ]:
+            look_up_all(self, tables)
+            self.ready |= {table.result.name for table in tables}
             body = looked_up(body, tables)
-            for table in tables:
-                self._look_up(table)
         stages, rest = split_at_gathers(body, self.fetched) if width > 1 else ([], body)
         for number, stage in enumerate(stages):
             self.apply(TILE.elementwise, f"{name}_where_{number}" if number else f"{name}_where", stage.where)
             for fetch in stage.fetches:
                 self.stored[fetch.name] = fetch.stored
-                read = self.bind(f"{fetch.how}_{fetch.name}", getattr(TILE, fetch.how)(fetch.kind))
+                read = self.bind(f"{fetch.how}_{fetch.name}", self._read(fetch, width))
                 self.assign(fetch.name, read(*(value.name for value in fetch.given)))
                 self.ready.add(fetch.name)
+        pairs = [fetch.name for stage in stages for fetch in stage.fetches if fetch.halved]
+        if pairs and width % 2 == 0:
+            together, rest = split_at_pairs(rest, pairs, [value.name for value in self.kernel.scalars])
+            if together is not None:
+                self.apply(partial(in_pairs, TILE), f"{name}_pair", together)
         self.apply(TILE.elementwise, name, rest)
 
     def fill_tables(self, threads: int) -> None:
         """Fill the byte tables of the kernel, all `threads` of a block together, once scalars have been read; 0: as
         many as are launched."""
         self.tables = byte_tables(self.kernel)
-        if not self.tables:
-            return
-        for name, table in self.tables.items():
-            new = self.bind(f"new_{name}_table", byte_table(table.result.dtype.name))
-            self.assign(f"{name}_table", new())
-        self.assign("byte", thread_idx())
-        with self.while_(f"byte < {ENTRIES}"):
-            for table in self.tables.values():
-                self._set_entry(table)
-            self.assign("byte", f"int32(byte + {threads or block_dim_x()})")
-        self.emit(barrier())
+        if self.tables:
+            fill(self, list(self.tables.values()), threads)
 
-    def _set_entry(self, table: ByteTable) -> None:
-        name, stored = table.result.name, table.stored.name
-        kinds = signature((v.dtype for v in table.entry.args), [table.result.dtype])
-        lines = [*table.entry.lines, f"return {name}"]
-        entry = self.function(uniform(kinds), f"{name}_entry", (v.name for v in table.entry.args), lines)
-        element = self.bind(f"{stored}_of", byte_element(stored))("byte")
-        write = self.bind(f"set_{name}", set_entry(table.result.dtype.name))
-        self.emit(write(f"{name}_table", "byte", entry(element, *(v.name for v in table.entry.args[1:]))))
-
-    def _look_up(self, table: ByteTable) -> None:
-        name, argument = table.result.name, table.argument.name
-        read = self.bind(f"look_up_{table.result.dtype.name}", look_up(table.result.dtype.name))
-        self.assign(name, read(f"{name}_table", argument))
-        self.ready.add(name)
+    def _read(self, fetch: GatherCall, width: int) -> Binding[Function]:
+        """What gathers or draws the elements of a tile."""
+        if fetch.how == "gather":
+            return TILE.gather(fetch.kind)
+        return random_pairs(TILE, fetch.kind) if fetch.halved and width % 2 == 0 else TILE.random(fetch.kind)
 
     def text(self, opening: Sequence[str], comment: str) -> str:
         waits = [griddepcontrol()] if self.kernel.pdl and not self.kernel.is_subkernel else []

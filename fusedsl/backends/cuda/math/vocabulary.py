@@ -26,6 +26,7 @@ from .libdevice import (
     mul_rn_rule,
     narrowest,
 )
+from .normal_range import log_of_normal, sqrt_of_normal
 from .philox import SHARES, philox, shared_philox
 
 LOG2_E = log2(EULER)
@@ -222,6 +223,7 @@ def logistic(kind):
 
 
 _RULES = dict.fromkeys((bool_, not_, sign, logistic, divisor_scale, isnan, isinf, isfinite, signbit), 1)
+_RULES |= dict.fromkeys((log_of_normal, sqrt_of_normal), 1)
 _RULES |= dict.fromkeys((absolute, negative, exp_for_sum, exp_for_half, log_approx), 1)
 _RULES |= dict.fromkeys((erf_approx, gelu_for_half, logistic_for_half, tanh_for_half), 1)
 _RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, fmod, power), 2)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body, Phase
 from .low_precision_stores import stored_functions, stored_quotients
+from .normal_ranges import normal_arguments
 from .softmax_exp import summed_exponentials
 
 
@@ -25,6 +26,7 @@ class Peephole:
 
 
 PEEPHOLES = (
+    Peephole("log and sqrt of positive normal numbers have the same bits without special cases", normal_arguments),
     Peephole("x * (1 / d) is x / d within 2**-15 ulp of a bfloat16, and rounds to the same float8", stored_quotients),
     Peephole(
         "the error of exp and log by the hardware is less than 2**-8 of that of rounding to 16 bits", stored_functions

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....ir.types import BOOL, INT64, UINT64, DType
-from ....kernel_ir.instruction import Instruction, needed
+from ....kernel_ir.instruction import Constant, Instruction, needed, result_type
+from ....kernel_ir.instruction_cost import total_cost
 from ....kernel_ir.phase import Body, Value
 
 DRAWN = ("philox_word", "philox_pair")
+PAIR_WORK = 24  # instructions that are worth computing for a pair of elements together
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class GatherCall:
     """A value of a tile's element that is not computed from that element alone, held as `stored`.
 
     `how` is the tile's method: gather (from an address, where it is wanted) or random (of a position, seed and stream).
-    `kind` is its argument, `given` are names of a body.
+    `kind` is its argument, `given` are names of a body. Pairs of elements mostly share what has a `halved` position.
     """
 
     name: str
@@ -25,6 +27,7 @@ class GatherCall:
     kind: str
     stored: DType
     given: tuple[Value, ...]
+    halved: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ def split_at_gathers(body: Body, fetched: Mapping[str, Value] | None = None) -> 
 
     What is `fetched` is there: its row has read it for itself.
     """
-    all_fetches = [fetch for i in body.instructions if (fetch := _fetch(i))]
+    halved = {i.target for i in body.instructions if _halves(i)}
+    all_fetches = [fetch for i in body.instructions if (fetch := _fetch(i, halved))]
     fetched = {f.name: fetched[f.name] for f in all_fetches if fetched and f.name in fetched}
     fetches = [f for f in all_fetches if f.name not in fetched]
     names = {f.name for f in fetches}
@@ -56,7 +60,34 @@ def split_at_gathers(body: Body, fetched: Mapping[str, Value] | None = None) -> 
     return stages, slice_of(rest, computed, body.results)
 
 
-def _fetch(i: Instruction) -> GatherCall | None:
+def split_at_pairs(body: Body, drawn: Collection[str], fixed: Collection[str]) -> tuple[Body | None, Body]:
+    """(what a body computes of values that pairs of elements share, and of nothing else; the body that takes that).
+
+    None where that is too little; `fixed` are the same for all elements.
+    """
+    shared: set[str] = set(drawn)
+    for i in body.instructions:
+        if i.op != "fetch" and shared.intersection(i.names) and shared.union(fixed).issuperset(i.names):
+            shared.add(i.target)
+    shared -= set(drawn)
+    work = {i.target: i for i in body.instructions if i.target in shared}
+    read = {v.name for v in body.results} | {n for i in body.instructions if i.target not in shared for n in i.names}
+    kinds = {name: result_type(i) for name, i in work.items() if name in read}
+    if total_cost(work.values()) < PAIR_WORK or None in kinds.values():
+        return None, body
+    results = tuple(Value(name, kind) for name, kind in kinds.items() if kind is not None)
+    given = {value.name: value for value in body.args}
+    rest = tuple(i for i in body.instructions if i.target not in shared)
+    together = slice_of(tuple(work.values()), given, results)
+    return together, slice_of(rest, given | {v.name: v for v in results}, body.results)
+
+
+def _halves(i: Instruction) -> bool:
+    """Whether it halves a position."""
+    return i.op == "right_shift" and isinstance(i.args[1], Constant) and i.args[1].value == 1
+
+
+def _fetch(i: Instruction, halved: Collection[str]) -> GatherCall | None:
     """What an instruction fetches or draws, at an address or of a position that is computed."""
     if not i.reads_names_only:
         return None
@@ -64,7 +95,8 @@ def _fetch(i: Instruction) -> GatherCall | None:
         given = tuple(map(Value, i.names, (INT64, BOOL)))
         return GatherCall(i.target, "gather", i.dtype.name, i.dtype, given)
     if i.op in DRAWN:
-        return GatherCall(i.target, "random", i.op, UINT64, tuple(Value(name, UINT64) for name in i.names))
+        given = tuple(Value(name, UINT64) for name in i.names)
+        return GatherCall(i.target, "random", i.op, UINT64, given, i.names[0] in halved)
     return None
 
 

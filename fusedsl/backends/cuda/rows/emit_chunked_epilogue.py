@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from ....kernel_ir.kernel import Load
 from ....kernel_ir.phase import Phase, Store
+from ..emit.file_builder import signature
 from ..emit.intrinsic import Function
 from ..emit.phase_emitter import PhaseEmitter
-from ..emit.source_text import TILE, signature
+from ..emit.source_text import TILE
 from ..peephole import rewritten
 from ..tile import Tile, TileIntrinsics, block_dim_x
 from .emit_index import RowIndex

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from ....ir.types import DType
 from ....kernel_ir.kernel import ColumnEpilogue, MixedReductionKernel
 from ....kernel_ir.phase import Phase, Reduction
+from ..emit.file_builder import signature
 from ..emit.intrinsic import Named
 from ..emit.phase_emitter import PhaseEmitter, ReductionIntrinsics
-from ..emit.source_text import TILE, SourceBuilder, header, signature
+from ..emit.source_text import TILE, SourceBuilder, header
 from ..tile import (
     CpAsyncRing,
     Tile,

@@ -37,12 +37,9 @@ class TileIntrinsics(Named):
 Tile = _FILE.type("Tile", "width, vectors, checks, step=0, exact=True, along_y=False", TileIntrinsics)
 uniform = File("tile.scalar_functions").maker("uniform", "signature")
 
-_FILE = File("tile.byte_table")
-byte_table, byte_element = _FILE.maker("byte_table", "name", ""), _FILE.maker("byte_element", "name", "number")
-set_entry, look_up = (
-    _FILE.maker("set_entry", "name", "table, number, value"),
-    _FILE.maker("look_up", "name", "table, bytes"),
-)
+_FILE = File("tile.pairs")
+random_pairs = _FILE.maker("random_pairs", "tile, name", "positions, seed, stream")
+in_pairs = _FILE.maker("in_pairs", "tile, signature")
 
 _FILE = File("tile.element")
 load_value = _FILE.maker("load_value", "name", "address")

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..math import convert
-from .element_registers import element_type
+from ..tile.element_registers import element_type
 
 ENTRIES = 256
 
 
 def byte_table(name: str) -> Callable:
-    """`at()`: the address of a table of entries of this type in shared memory, another at each place in the source."""
+    """`byte_table(name)()`: the address of a table of this type in shared memory, another at each place in the file."""
     kind = dtype(name)
 
     def rule():
@@ -39,7 +39,7 @@ def byte_element(name: str) -> Callable:
 
 
 def set_entry(name: str) -> Callable:
-    """`set(table, number, value)`: an entry of this type."""
+    """`set_entry(name)(table, number, value)`: write an entry of this type."""
     kind = dtype(name)
 
     @emitted(types.void)

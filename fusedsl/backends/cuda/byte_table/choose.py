@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...hardware import Hardware
-from ...ir.types import FLOAT64, DType
-from ...kernel_ir.byte_tables import MOST_TABLES, tables_of
-from ...kernel_ir.instruction import Instruction
-from ...kernel_ir.instruction_cost import double_instructions, instruction_cost
-from ...kernel_ir.kernel import KernelIR
+from ....hardware import Hardware
+from ....ir.types import FLOAT64, DType
+from ....kernel_ir.byte_tables import MOST_TABLES, tables_of
+from ....kernel_ir.instruction import Instruction
+from ....kernel_ir.instruction_cost import double_instructions, instruction_cost
+from ....kernel_ir.kernel import KernelIR
 
 # Issue slots of a lookup: of 32 random bytes some three fall into one bank of shared memory, which answers one of them
 # a clock, while an SM issues four instructions; then the address, and a part of filling the table.

@@ -1,0 +1,84 @@
+"""Pairs of neighbouring elements that share what is drawn for them: drawn, and worked on, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.types import UINT64, dtype
+from ..compiler.numba_backend import Emitter, emitted, ir, types
+from ..math import philox
+from .scalar_functions import elements_of, scalar_function, scalar_types
+from .tile import Tile
+
+
+def random_pairs(tile: Tile, name: str) -> Callable:
+    """`random(positions, seed, stream)`: as `Tile.random`, at positions that pairs of elements mostly share."""
+    result = types.UniTuple(types.uint64, tile.count)
+    alone = philox.shared_philox(name).rule(*[types.uint64] * 3)[1]
+
+    @emitted(result, 3)
+    def emit(e, *operands, kinds):
+        lists = (tile.widened(e, UINT64, v, kind, types.uint64) for v, kind in zip(operands, kinds))
+        places, seeds, streams = lists
+        firsts: list[list[ir.Value]] = []
+        for begin in range(0, tile.count, tile.width):
+            part = places[begin : begin + tile.width : 2]
+            firsts += [[number] for number in philox.neighbours(e, name, part, seeds[begin], streams[begin])]
+
+        def second() -> list[list[ir.Value]]:
+            return [[alone(e, place, seeds[0], streams[0])] for place in places[1::2]]
+
+        return e.pack(result, [number for (number,) in _alike_pairs(e, [places], firsts, second)])
+
+    return emit
+
+
+def in_pairs(tile: Tile, signature: str) -> Callable[[Callable], Callable]:
+    """Decorator: as `Tile.elementwise`, of integers that pairs of elements mostly share."""
+
+    def wrap(function: Callable) -> Callable:
+        body = scalar_function(signature, function)
+        count, own = tile.count, scalar_types(signature)[0]
+        assert all(kind.kind in "iu" and dtype(kind.name) is kind for kind in own)
+        tuples = [types.UniTuple(kind, count) for kind in body.results]
+        result = tuples[0] if len(tuples) == 1 else types.Tuple.from_types(tuples)
+
+        @emitted(result, len(body.arguments))
+        def emit(e, *values, kinds):
+            lists = [elements_of(e, v, kind, want, count) for v, kind, want in zip(values, kinds, body.arguments)]
+            several = [column for column, kind in zip(lists, kinds) if isinstance(kind, types.BaseTuple)]
+
+            def rows(first: int) -> list[list[ir.Value]]:
+                return [body.emit(e, [column[k] for column in lists]) for k in range(first, count, 2)]
+
+            pairs = _alike_pairs(e, several, rows(0), lambda: rows(1))
+            packed = [e.pack(t, [row[n] for row in pairs]) for n, t in enumerate(tuples)]
+            return packed[0] if len(packed) == 1 else e.pack(result, packed)
+
+        return emit
+
+    return wrap
+
+
+def _alike_pairs(
+    e: Emitter, columns: list[list[ir.Value]], firsts: list[list[ir.Value]], second: Callable[[], list[list[ir.Value]]]
+) -> list[list[ir.Value]]:
+    """What each element has, given what the first one of each pair has: the same for the second one where all pairs
+    have equal values in these columns, and else what `second` computes."""
+    b, alike = e.builder, ir.Constant(ir.IntType(1), 1)
+    for column in columns:
+        for one, other in zip(column[::2], column[1::2]):
+            alike = b.and_(alike, b.icmp_unsigned("==", one, other))
+    before = b.block
+    with b.if_then(b.not_(alike), likely=False):
+        apart, after = second(), b.block
+    pairs: list[list[ir.Value]] = []
+    for first, other in zip(firsts, apart):
+        row = []
+        for shared, own in zip(first, other):
+            either = b.phi(shared.type)
+            either.add_incoming(shared, before)
+            either.add_incoming(own, after)
+            row.append(either)
+        pairs += [first, row]
+    return pairs
