@@ -103,6 +103,7 @@ class KernelIR:
     batch_invariant_width: int = 0  # vector elements if a row's schedule may not depend on other rows; else 0
     pdl: bool = False  # programmatic dependent launch among the launches of a call
     aligned_scalars: tuple[str, ...] = ()  # extents that are multiples of ALIGNED, which positions are computed from
+    neighbour_rows: bool = False  # loads of a map are of one array, some rows apart
     tables: tuple[str, ...] = ()  # values of element bodies that are looked up by a byte (byte_tables.py)
 
     @property

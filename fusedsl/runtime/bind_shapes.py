@@ -33,7 +33,7 @@ from ..kernel_ir.plan import KernelPlan
 from .bind_attention import bind_attention
 from .bound_kernel import BoundArrays, BoundKernel
 from .layout import ALIGNMENT, ArrayLayout, bound_strides, byte_strides
-from .map_facts import aligned_scalars
+from .map_facts import aligned_scalars, neighbour_rows
 
 
 def _bind_arrays(
@@ -82,7 +82,8 @@ def bind_kernel(
     kernel = _kernel(plan, merged, row_axes, placed, merged.index64 or far)
     if plan.scatters:
         kernel = replace(kernel, phases=tuple(_with_bins(plan, phase, layouts) for phase in plan.resident))
-    kernel = replace(kernel, aligned_scalars=aligned_scalars(plan, extents))
+    near = neighbour_rows(plan, merged, placed)
+    kernel = replace(kernel, aligned_scalars=aligned_scalars(plan, extents), neighbour_rows=near)
     looped = None
     if plan.looped and not plan.is_elementwise and not plan.column_epilogue:
         looped = replace(kernel, phases=plan.looped, resident=False)

@@ -38,5 +38,6 @@ def kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tup
         bool(kernel.batch_invariant_width),
         kernel.tables,
         kernel.aligned_scalars,
+        kernel.neighbour_rows,
     )
     return (kernel.row_axes, kernel.column_axes, operands, near, positions, *flags, *shared)

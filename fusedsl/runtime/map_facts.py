@@ -1,4 +1,4 @@
-"""Facts of bound maps that CUDA's machine code may rely on: extents that are multiples of what a counter serves."""
+"""Facts of bound maps that CUDA's schedules read: extents that counters divide, loads at neighbouring rows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Mapping
 
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.kernel import ALIGNED
+from ..kernel_ir.memory_access import MergedAxes
 from ..kernel_ir.plan import KernelPlan
+from .bound_kernel import BoundArrays
 
 DRAWN = ("philox_word", "philox_pair")
+NEAR_ROWS, NEAR_COLUMNS = 8, 64  # how far apart loads of a stencil are
 
 
 def aligned_scalars(plan: KernelPlan, extents: Mapping[Symbol, int]) -> tuple[str, ...]:
@@ -21,3 +24,22 @@ def aligned_scalars(plan: KernelPlan, extents: Mapping[Symbol, int]) -> tuple[st
         return ()
     sizes = [s for s in plan.scalars if s.kind == "extent"]
     return tuple(s.value.name for s in sizes if evaluate(s.source, extents) % ALIGNED == 0)
+
+
+def neighbour_rows(plan: KernelPlan, merged: MergedAxes, placed: BoundArrays) -> bool:
+    """Whether two loads of a map are of one array, a few rows and columns apart."""
+    if not plan.is_elementwise:
+        return False
+    places: dict[tuple, list[int]] = {}
+    for load in plan.loads:
+        k, line = load.operand, merged.strides[load.operand]
+        if len(line) < 2 or 0 in line:
+            continue
+        use, pitch, at = plan.arrays[k], abs(line[-2]), placed.offsets[k]
+        others = places.setdefault((use.kind, use.index, line), [])
+        for other in others:
+            rows = round((at - other) / pitch)
+            if 0 < abs(rows) <= NEAR_ROWS and abs(at - other - rows * pitch) <= NEAR_COLUMNS:
+                return True
+        others.append(at)
+    return False

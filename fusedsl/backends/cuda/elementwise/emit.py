@@ -7,6 +7,7 @@ from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_text import TILE, SourceBuilder, header
 from ..peephole import rewritten
 from ..tile import Tile, TileIntrinsics, load_value, thread_idx
+from .row_tiles import RowTileIndex
 from .schedule import ElementwiseSchedule
 
 ENDS = TileIntrinsics("partial_tile")  # that checks each element
@@ -75,7 +76,8 @@ def _emit_loads(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
 def _emit_grid(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     """Several axes: vectors are numbered along the last axis, then the others; each finds its place once."""
     kernel = src.kernel
-    vectors = MultiAxisIndex(src, tuple(range(kernel.axes)), schedule.width, "first", "count")
+    index = RowTileIndex if schedule.row_tiles else MultiAxisIndex
+    vectors = index(src, tuple(range(kernel.axes)), schedule.width, "first", "count")
     used = sorted({load.operand for load in kernel.loads} | {s.operand for s in kernel.phases[0].stores})
     vectors.begin_tiles(schedule.vectors, schedule.threads, used)
     vectors.load_tile()

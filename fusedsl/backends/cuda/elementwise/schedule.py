@@ -12,6 +12,7 @@ from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.memory_access import vector_width
 from ....kernel_ir.register_pressure import Tiling, instructions_per_element, predicted_registers, required_registers
 from ..schedule_base import Extents, Schedule
+from .row_tiles import LANES, reads_neighbours, tile_count, tiles_across
 
 BLOCK_VECTORS = 256
 MOST_NEEDED = 128  # registers a thread, by estimate, beyond which it gets fewer vectors
@@ -22,6 +23,7 @@ UNROLLED = (
     1000  # instructions of a thread: of longer ones a vector is enough work, and twice as much compiles no faster
 )
 LOOKUPS, MOST_VECTORS = 64, 8  # elements of a thread that looks them up in tables; vectors that it has for that
+NARROW_VECTORS = 4  # elements of a thread that reads neighbours one by one, to have loads enough under way
 FULL_NARROW = 64  # instructions an element from which on the eight elements of one 16-bit vector keep a thread busy
 
 
@@ -33,6 +35,7 @@ class ElementwiseSchedule(Schedule):
     vectors: int
     threads: int
     blocks: int
+    row_tiles: bool = False  # blocks take neighbouring rows, not neighbouring vectors
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
 
@@ -52,7 +55,14 @@ class ElementwiseSchedule(Schedule):
     def holds_tables(self, kernel: KernelIR) -> bool:
         return True
 
+    def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
+        found = kernel.magic_divisors(self.width, extents)
+        return (*found[:-1], tiles_across(extents[-1], self.width)) if self.row_tiles else found
+
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        if self.row_tiles:
+            tiles = tile_count(extents, self.width, self.threads // LANES * self.vectors)
+            return LaunchConfig(max(1, tiles), self.threads)
         vectors = prod(extents[:-1]) * -(-extents[-1] // self.width)
         return LaunchConfig(max(1, -(-vectors // self.tile_vectors)), self.threads)
 
@@ -89,7 +99,11 @@ def schedule_elementwise(kernel: KernelIR, hardware: Hardware) -> ElementwiseSch
     while width > 1 and need > hardware.thread_registers:  # narrower vectors before values that spill
         width //= 2
         need = required_registers(left, Tiling(width, vectors))
-    threads = BLOCK_VECTORS if kernel.tables else BLOCK_VECTORS // vectors
+    tiles = reads_neighbours(kernel)
+    if tiles and width == 1 and not kernel.pointers:
+        vectors = NARROW_VECTORS
+        need = required_registers(left, Tiling(width, vectors))
+    threads = BLOCK_VECTORS if kernel.tables or tiles else BLOCK_VECTORS // vectors
     blocks = blocks_for(hardware, need, threads)
     registers = predicted_registers(left, hardware, need, blocks, threads)
     return ElementwiseSchedule(
@@ -97,8 +111,10 @@ def schedule_elementwise(kernel: KernelIR, hardware: Hardware) -> ElementwiseSch
         vectors,
         threads,
         blocks,
+        tiles,
         f"{width * max(d.itemsize for d in dtypes)}-byte vectors, {vectors} a thread: {read * vectors} bytes of loads "
         f"in flight a thread; at most {registers} registers let {blocks} blocks of {threads} on an SM"
+        + ("; blocks take neighbouring rows, which read the same elements" if tiles else "")
         + ("; what is computed of one byte is looked up in tables of 256 entries" if kernel.tables else ""),
         registers,
     )
