@@ -90,10 +90,11 @@ def scheduled_combo(
 
 def scheduled_cpu(bound: BoundKernel) -> tuple[KernelIR, str]:
     """(kernel, name of its loops) for these extents and strides on a CPU, without the facts for CUDA."""
+    from ..backends.cpu import byte_tables
     from ..backends.cpu import schedule as cpu_schedule
 
     chosen = cpu_schedule.choose(bound.kernel, bound.extents, bound.strides)
-    return cpu_schedule.with_byte_tables(plain_kernel(bound.kernel), chosen, bound.extents), chosen
+    return byte_tables.with_byte_tables(plain_kernel(bound.kernel), chosen, bound.extents), chosen
 
 
 def plain_kernel(kernel: KernelIR) -> KernelIR:

@@ -8,7 +8,7 @@ import pytest
 from written import instructions
 
 import fusedsl as fd
-from fusedsl.backends.cpu import schedule
+from fusedsl.backends.cpu import byte_tables as chosen
 from fusedsl.ir.types import FLOAT32, FLOAT64, UINT8
 from fusedsl.kernel_ir.byte_tables import byte_tables, looked_up, tables_of
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
@@ -35,7 +35,7 @@ def test_a_table_has_the_bits_of_the_chain_on_cpus(name, monkeypatch):
     kernel = fd.kernel(text, fallback=False)
     made, source = kernel(**arrays), str(kernel.source(**arrays))
     assert "_table_get" in source
-    monkeypatch.setattr(schedule, "with_byte_tables", lambda kernel, *_: kernel)
+    monkeypatch.setattr(chosen, "with_byte_tables", lambda kernel, *_: kernel)
     plain = fd.kernel(f"({text})", fallback=False)
     assert "_table_get" not in str(plain.source(**arrays))
     assert made.tobytes() == plain(**arrays).tobytes()

@@ -7,10 +7,9 @@ from dataclasses import replace
 from math import prod
 
 from ...config import num_threads
-from ...kernel_ir.byte_tables import tables_of
 from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
 from ...kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
-from .core_time import LOOKUP, chain_seconds, seconds
+from .core_time import seconds
 from .short_rows_form import ShortRows
 from .sort import row_sort, row_sort_operand
 from .work import ROW_SORT, CpuLaunch, CpuStage
@@ -38,7 +37,6 @@ ROW_SECONDS = 5e-3  # seconds of a row at most that one thread computes without 
 ATTENTION_ROWS = 64  # query rows of an attention tile
 STRIP_MULTIPLE = 64  # rows; the width of a strip is a multiple of it
 PAIR_MULTIPLE = 16  # rows that the width of a strip of pairs is a multiple of: it meets all columns, and is to end soon
-TABLE_ELEMENTS = 16384  # elements of a map that is to fill tables
 MIN_STRIP = 256  # rows of a strip with per-element scratch values
 MOST_SCATTER_UNITS = 16  # a scatter's units, each of which reads all places
 STRIPS_PER_THREAD = 2  # strips of a thread at most: wide strips read memory best
@@ -157,14 +155,6 @@ def general(kernel: KernelIR) -> str:
         return "mixed"
     computes = any(phase.folds or phase.scans or phase.sort for phase in kernel.phases)
     return "rows" if kernel.row_axes or computes else "map"
-
-
-def with_byte_tables(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> KernelIR:
-    """The kernel with the tables that are worth it for these extents: those of a map that is long enough."""
-    if not schedule.startswith(("map", "tiles")) or prod(extents) < TABLE_ELEMENTS:
-        return kernel
-    (phase,) = kernel.phases
-    return replace(kernel, tables=tables_of(kernel, phase.element, lambda chain, _: chain_seconds(chain) > LOOKUP))
 
 
 def _map(kernel: KernelIR, strides: tuple[tuple[int, ...], ...]) -> str:
