@@ -35,9 +35,9 @@ class ElementwiseSchedule(Schedule):
     vectors: int
     threads: int
     blocks: int
-    row_tiles: bool = False  # blocks take neighbouring rows, not neighbouring vectors
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
+    row_tiles: bool = False  # blocks take neighbouring rows, not neighbouring vectors
 
     @property
     def block_threads(self) -> int:
@@ -111,10 +111,10 @@ def schedule_elementwise(kernel: KernelIR, hardware: Hardware) -> ElementwiseSch
         vectors,
         threads,
         blocks,
-        tiles,
         f"{width * max(d.itemsize for d in dtypes)}-byte vectors, {vectors} a thread: {read * vectors} bytes of loads "
         f"in flight a thread; at most {registers} registers let {blocks} blocks of {threads} on an SM"
         + ("; blocks take neighbouring rows, which read the same elements" if tiles else "")
         + ("; what is computed of one byte is looked up in tables of 256 entries" if kernel.tables else ""),
         registers,
+        tiles,
     )
