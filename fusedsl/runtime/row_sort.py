@@ -11,6 +11,7 @@ from ..backends.cpu.work import LibrarySort
 if TYPE_CHECKING:
     from numpy import ndarray
 
+FIRST_PIECE = 16  # elements for each of the best that are sorted first
 NARROW = 2  # bytes of integers that NumPy sorts fastest by their digits, which is its stable sort
 
 
@@ -23,7 +24,16 @@ def sort_stage(sort: LibrarySort, workspace: int) -> Callable[[int, int, int], N
 
     def run(slots: int, begin: int, end: int) -> None:
         address = ctypes.c_int64.from_address(slots + 8 * slot).value + begin * size
-        order(np.asarray(_Memory(address, (end - begin, sort.columns), dtype.str)), sort.descending)
+        rows = np.asarray(_Memory(address, (end - begin, sort.columns), dtype.str))
+        if not sort.count:
+            order(rows, sort.descending)
+            return
+        memory, shape = address - begin * size, (end - begin, sort.count)
+        best = np.asarray(_Memory(memory + sort.best + begin * sort.count * dtype.itemsize, shape, dtype.str))
+        positions = np.asarray(_Memory(memory + sort.positions + begin * sort.count * 8, shape, "<i8"))
+        for k, row in enumerate(rows):
+            positions[k] = select(row, sort.count, sort.descending)
+            best[k] = row[positions[k]]
 
     return run
 
@@ -47,6 +57,42 @@ def order(rows: ndarray, descending: bool) -> None:
         rows[k][first : first + len(before)] = before[::-1] if descending else before
     if descending:
         rows[...] = rows[:, ::-1].copy()
+
+
+def select(row: ndarray, count: int, descending: bool) -> ndarray:
+    """The positions of the first elements in stable order: what precedes the last of the best so far is gathered from
+    longer and longer pieces of the row, and the best of it taken."""
+    import numpy as np
+
+    places = np.arange(min(len(row), FIRST_PIECE * count))
+    begin = len(places)
+    while True:
+        gathered = row[places]
+        rank = len(places) - count if descending else count - 1
+        last = np.partition(gathered, rank)[rank]
+        before = _preceding(gathered, last, descending)
+        same = np.flatnonzero(gathered != gathered if last != last else gathered == last)
+        kept = np.concatenate((np.flatnonzero(before), same[: count - np.count_nonzero(before)]))
+        places = places[np.sort(kept)]
+        if begin >= len(row):
+            return places[_stable_order(row[places], descending)]
+        piece = row[begin : 2 * begin]
+        places = np.concatenate((places, begin + np.flatnonzero(_preceding(piece, last, descending))))
+        begin += len(piece)
+
+
+def _preceding(x: ndarray, last: Any, descending: bool) -> ndarray:
+    """Which elements come before this one in order."""
+    if last != last:  # NaN: the largest
+        return (x == x) & (not descending)
+    return ~(x <= last) if descending else x < last
+
+
+def _stable_order(x: ndarray, descending: bool) -> ndarray:
+    """The positions of elements in order, NaN as the largest number, the lower ones first among equals."""
+    if not descending:
+        return x.argsort(kind="stable")
+    return len(x) - 1 - x[::-1].argsort(kind="stable")[::-1]
 
 
 def _rows_with_negative_zeros(rows: ndarray) -> Sequence[int]:

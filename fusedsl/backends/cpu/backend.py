@@ -47,7 +47,7 @@ def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None
         case "matmul":
             return matmul.emit(kernel, parameters, (processor or host()).vectors)
         case "sorted":
-            return library_sort.emit(kernel, int(parameters) if parameters else None)
+            return library_sort.emit(kernel, parameters)
         case "split":
             return split_rows.emit(kernel)
         case "scan":
@@ -83,7 +83,7 @@ def symbols(kernel: KernelIR, schedule: str) -> tuple[str, ...]:
     if schedule == "mixed":
         return ("rows", "columns")
     if schedule.startswith("sorted"):
-        return ("keys",) if ":" in schedule else ("keys", "ranks")
+        return ("keys", "ranks") if schedule in ("sorted", "sorted:best") else ("keys",)
     if schedule == "scan":
         return ("totals", "merge", "prefixes")
     if schedule != "split":

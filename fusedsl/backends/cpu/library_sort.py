@@ -16,23 +16,26 @@ from .split_rows import workspace_arrays
 from .workspace import row_sort_arrays
 
 
-def emit(kernel: KernelIR, operand: int | None) -> tuple[str, list[ScratchArray]]:
-    """The source of a kernel whose rows are sorted in the workspace, or in an operand, and its scratch arrays."""
+def emit(kernel: KernelIR, place: str) -> tuple[str, list[ScratchArray]]:
+    """The source of a kernel whose rows are sorted in the workspace, in an operand of this number, or the "best" of
+    which are selected; and its scratch arrays."""
     order, roles = sort_of(kernel), ValueRoles(kernel)
     assert order is not None
-    shared = row_sort_arrays(kernel)
+    shared, selects = row_sort_arrays(order, place == "best"), place == "best"
     private = fold_arrays(kernel, range(1, len(kernel.phases)))
-    where = workspace_arrays(kernel, shared) if operand is None else [f"order_at = p{operand}"]
+    where = [f"order_at = p{place}"] if place.isdigit() else workspace_arrays(kernel, shared)
     opening = [*parameters(kernel), *extents(kernel), *where]
     keys = [*row_prologue(roles, "row"), *unsorted_loop(roles, 0, "0", "segments", base="row * columns + ")]
-    ranks = [*row_prologue(roles, "row"), "source = row * columns", *sort.read_row_values(order)]
+    stride = order.count if selects else "columns"
+    ranks = [*row_prologue(roles, "row"), f"source = row * {stride}", *sort.read_row_values(order)]
     ranks += row_epilogue(roles, 0)
     for p in range(1, len(kernel.phases)):
         ranks += [*column_loop(roles, p, "0", "segments"), *row_epilogue(roles, p)]
     rows = "for row in range(begin, end):"
     lines = ["", "", "def keys(slots, begin, end):", *indented([*opening, rows, *indented(keys)])]
-    if operand is not None:
+    if place.isdigit():
         return "\n".join([*header(kernel, "sorted"), *lines, ""]), shared
+    opening += ["order_at = best_at"] if selects else []
     ranked = [*opening, *allocate(private), rows, *indented(ranks), *free(private)]
     lines += ["", "", "def ranks(slots, begin, end):", *indented(ranked)]
     return "\n".join([*header(kernel, "sorted"), *lines, ""]), [*shared, *private]

@@ -9,11 +9,12 @@ from math import prod
 from ...config import num_threads
 from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
 from ...kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
+from ..cuda.scan_sort.sort_method import sort_of
 from .core_time import seconds
 from .short_rows_form import ShortRows
 from .sort import row_sort, row_sort_operand
 from .work import ROW_SORT, CpuLaunch, CpuStage
-from .workspace import mixed_reduction_bytes, mixed_reduction_parts, row_sort_bytes, scan_bytes, split_bytes
+from .workspace import in_workspace, mixed_reduction_bytes, mixed_reduction_parts, scan_bytes, split_bytes
 
 CHUNK = 16384  # elements of the innermost axis of a map in one unit of work
 TILE = (64, 32)  # (columns, rows) of a block of a tiled map
@@ -53,6 +54,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     - "short:" and `ShortRows`: unrolled rows
     - "sorted": rows that NumPy sorts in memory, between a stage that stores them and one that reads them
     - "sorted:" and an operand: rows that are stored there and that NumPy sorts there
+    - "sorted:best": long rows whose few best NumPy selects
     - "split": few long rows, cut into parts that threads share
     - "scan": scans of few long rows, likewise
     - "mixed": reductions of rows and columns
@@ -66,7 +68,9 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     scans = any(phase.scans for phase in kernel.phases)
     if any(phase.sort for phase in kernel.phases):
         place = row_sort_operand(kernel, extents, strides)
-        return f"sorted:{place}" if place is not None else "sorted" if row_sort(kernel, extents) else "rows"
+        found = row_sort(kernel, extents)
+        where = "best" if found is not None and found.count else "" if place is None else str(place)
+        return "rows" if found is None else f"sorted:{where}" if where else "sorted"
     if (short := _short(kernel, extents, strides)) is not None:
         return f"short:{short}"
     if kernel.row_axes == 0 and not scans and not any(phase.folds for phase in kernel.phases):
@@ -270,10 +274,12 @@ def _sorted(kernel: KernelIR, operand: str, extents: tuple[int, ...]) -> CpuLaun
     """Sorts in memory: keys, NumPy's sort, and ranks unless they are where they are wanted."""
     rows, time, order = prod(extents[: kernel.row_axes]), seconds(kernel, extents), row_sort(kernel, extents)
     assert order is not None
-    if operand:
+    names, memory, wanted = ["keys", ROW_SORT], 0, sort_of(kernel)
+    assert wanted is not None
+    if operand.isdigit():
         order = replace(order, operand=int(operand))
-    names = ["keys", ROW_SORT, *([] if operand else ["ranks"])]
-    memory = 0 if operand else row_sort_bytes(kernel, rows, order.columns)
+    else:
+        names, (order, memory) = [*names, "ranks"], in_workspace(wanted, order, rows)
     stages = tuple(CpuStage(name, rows, _grain(time, rows)) for name in names)
     return CpuLaunch(stages, memory, unit_seconds=time / max(1, rows), row_sort=order)
 

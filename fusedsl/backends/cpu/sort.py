@@ -15,6 +15,7 @@ from .source_text import indented, store_line, times
 from .work import LibrarySort
 
 BLOCK = 64  # ranks that are reduced serially
+LONG, SHARE = 1 << 16, 16  # columns of a row, and for each of the best, from which on NumPy selects those
 SHORT = 40  # columns at most of a row that is sorted by insertion
 
 
@@ -42,18 +43,22 @@ def row_sort(kernel: KernelIR, extents: tuple[int, ...]) -> LibrarySort | None:
     """The sort of a kernel's rows in the workspace, if they are long and it is of their values alone; else None."""
     order, first = sort_of(kernel), kernel.phases[0]
     columns = prod(extents[kernel.row_axes :])
-    if order is None or order.has_positions or is_top_k(order) or columns <= SHORT:
+    if order is None or is_top_k(order) or columns <= SHORT:
+        return None
+    few = order.count is not None and columns >= max(LONG, SHARE * order.count)
+    if order.has_positions and not few:
         return None
     others = (first.stores, first.folds, first.scans, first.column_reductions, first.tile_phases)
     if first.sort is None or any(others) or ValueRoles(kernel).scratch_values:
         return None
-    return LibrarySort(scratch_dtype(order.key.dtype).name, columns, order.descending)
+    count = order.count if few and order.count is not None else 0
+    return LibrarySort(scratch_dtype(order.key.dtype).name, columns, order.descending, count=count)
 
 
 def row_sort_operand(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> int | None:
     """The operand that holds the rows in order, if they are contiguous there and the kernel stores nothing else."""
     order, found, ranked = sort_of(kernel), row_sort(kernel, extents), kernel.phases[1:]
-    if found is None or order is None or order.values is None or len(ranked) != 1 or not ranked[0].ranks:
+    if found is None or found.count or order is None or order.values is None or len(ranked) != 1 or not ranked[0].ranks:
         return None
     rows, stores = ranked[0].row_stores or kernel.phases[0].row_stores, ranked[0].stores
     if rows or len(stores) != 1 or stores[0].value != order.values.name or order.count is not None or ranked[0].folds:

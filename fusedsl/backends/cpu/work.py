@@ -24,6 +24,9 @@ class LibrarySort:
     columns: int
     descending: bool
     operand: int = -1  # -1: the workspace
+    count: int = 0  # of the first elements that are wanted, with their positions; 0: all elements, without
+    best: int = 0  # bytes in the workspace before these elements
+    positions: int = 0  # bytes before their positions
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ...ir.types import INT64
 from ...kernel_ir.kernel import KernelIR
-from ..cuda.scan_sort.sort_method import sort_of
+from ...kernel_ir.phase import Sort
 from . import reduce, sort
 from .roles import ScratchArray, ValueRoles
+from .work import LibrarySort
 
 MAX_PART_ROWS = 64  # rows of a part of a mixed reduction at most: these are merged serially
 MIN_PARTS = 16  # parts of few rows
@@ -50,15 +54,20 @@ def scan_bytes(kernel: KernelIR, rows: int, parts: int) -> int:
     return _bytes(scan_arrays(kernel), {"rows * parts": rows * parts})
 
 
-def row_sort_arrays(kernel: KernelIR) -> list[ScratchArray]:
-    """The keys of all rows."""
-    order = sort_of(kernel)
-    assert order is not None
-    return [ScratchArray("order", sort.scratch_dtype(order.key.dtype), "rows * columns")]
+def row_sort_arrays(order: Sort, selects: bool) -> list[ScratchArray]:
+    """The keys of all rows; where the best are selected, those and their positions."""
+    keys = [ScratchArray("order", sort.scratch_dtype(order.key.dtype), "rows * columns")]
+    count = f"rows * {order.count}"
+    best = [ScratchArray("best", keys[0].dtype, count), ScratchArray("position", INT64, count)]
+    return [*keys, *best] if selects else keys
 
 
-def row_sort_bytes(kernel: KernelIR, rows: int, columns: int) -> int:
-    return _bytes(row_sort_arrays(kernel), {"rows * columns": rows * columns})
+def in_workspace(order: Sort, found: LibrarySort, rows: int) -> tuple[LibrarySort, int]:
+    """(the sort of so many rows with its places in the workspace, bytes of it)."""
+    arrays = row_sort_arrays(order, found.count > 0)
+    counts = {"rows * columns": rows * found.columns, f"rows * {order.count}": rows * found.count}
+    ends = [_bytes(arrays[: k + 1], counts) for k in range(len(arrays))]
+    return (replace(found, best=ends[0], positions=ends[1]) if found.count else found), ends[-1]
 
 
 def _bytes(arrays: list[ScratchArray], counts: dict[str, int]) -> int:

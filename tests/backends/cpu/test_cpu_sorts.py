@@ -88,3 +88,19 @@ def test_rows_are_sorted_where_they_are_stored():
     out = np.empty((300, 4)).T
     np.testing.assert_array_equal(fd.kernel("sort(x)")(x, out=out), np.sort(x))
     np.testing.assert_array_equal(fd.evaluate("sort(x)", x=x, out=x), out)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8"])
+@pytest.mark.parametrize("what", ["random", "ascending", "NaN"])
+def test_the_best_of_long_rows_are_selected_in_stable_order(dtype, what):
+    x = (np.abs(RANDOM.standard_normal((2, 70_001))) * 40).astype(dtype)
+    x = np.sort(x) if what == "ascending" else x
+    if what == "NaN" and x.dtype.kind == "f":
+        x[0], x[0, :50], x[0, -60:] = np.nan, 3, 1
+        x[1, ::7] = -0.0
+    values, places = fd.kernel("topk(x, 100)", fallback=False)(x)
+    wanted = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][:, :100]
+    np.testing.assert_array_equal(places, wanted)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, wanted, -1))
+    least = fd.kernel("argsort(x)[:, :100]", fallback=False)(x)
+    np.testing.assert_array_equal(least, np.argsort(x, axis=-1, kind="stable")[:, :100])
