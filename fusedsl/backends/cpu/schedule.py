@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 from ...config import num_threads
 from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
 from ...kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
-from ..cuda.scan_sort.sort_method import sort_of
 from .core_time import seconds
 from .short_rows_form import ShortRows
-from .sort import row_sort, row_sort_operand
-from .work import ROW_SORT, CpuLaunch, CpuStage
-from .workspace import in_workspace, mixed_reduction_bytes, mixed_reduction_parts, scan_bytes, split_bytes
+from .sort_launch import sort_launch, sort_schedule
+from .work import CpuLaunch, CpuStage
+from .workspace import mixed_reduction_bytes, mixed_reduction_parts, scan_bytes, split_bytes
 
 CHUNK = 16384  # elements of the innermost axis of a map in one unit of work
 TILE = (64, 32)  # (columns, rows) of a block of a tiled map
@@ -67,10 +65,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
         return _scatter(kernel, extents)
     scans = any(phase.scans for phase in kernel.phases)
     if any(phase.sort for phase in kernel.phases):
-        place = row_sort_operand(kernel, extents, strides)
-        found = row_sort(kernel, extents)
-        where = "best" if found is not None and found.count else "" if place is None else str(place)
-        return "rows" if found is None else f"sorted:{where}" if where else "sorted"
+        return sort_schedule(kernel, extents, strides)
     if (short := _short(kernel, extents, strides)) is not None:
         return f"short:{short}"
     if kernel.row_axes == 0 and not scans and not any(phase.folds for phase in kernel.phases):
@@ -190,7 +185,7 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
         units = CpuStage("kernel", int(schedule.partition(":")[2] or 1), 1)
         return CpuLaunch((units,), unit_seconds=seconds(kernel, extents))  # each unit reads all elements
     if schedule.startswith("sorted"):
-        return _sorted(kernel, schedule.partition(":")[2], extents)
+        return sort_launch(kernel, schedule.partition(":")[2], extents, _grain(seconds(kernel, extents), rows))
     if schedule == "scan":
         return _split_scan(kernel, rows, columns, extents)
     if schedule == "mixed":
@@ -268,20 +263,6 @@ def _split(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) 
     for p in range(len(kernel.phases)):
         stages += [CpuStage(f"phase{p}", rows * parts, grain), CpuStage(f"merge{p}", rows, rows)]
     return CpuLaunch(tuple(stages), split_bytes(kernel, rows, columns, parts), parts)
-
-
-def _sorted(kernel: KernelIR, operand: str, extents: tuple[int, ...]) -> CpuLaunch:
-    """Sorts in memory: keys, NumPy's sort, and ranks unless they are where they are wanted."""
-    rows, time, order = prod(extents[: kernel.row_axes]), seconds(kernel, extents), row_sort(kernel, extents)
-    assert order is not None
-    names, memory, wanted = ["keys", ROW_SORT], 0, sort_of(kernel)
-    assert wanted is not None
-    if operand.isdigit():
-        order = replace(order, operand=int(operand))
-    else:
-        names, (order, memory) = [*names, "ranks"], in_workspace(wanted, order, rows)
-    stages = tuple(CpuStage(name, rows, _grain(time, rows)) for name in names)
-    return CpuLaunch(stages, memory, unit_seconds=time / max(1, rows), row_sort=order)
 
 
 def _split_scan(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) -> CpuLaunch:
