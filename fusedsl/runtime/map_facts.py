@@ -22,7 +22,7 @@ def aligned_scalars(plan: KernelPlan, extents: Mapping[Symbol, int]) -> tuple[st
     phases = [*plan.resident, *plan.looped]
     if not any(i.op in DRAWN for phase in phases for body in phase.bodies for i in body.instructions):
         return ()
-    sizes = [s for s in plan.scalars if s.kind == "extent"]
+    sizes = [s for s in plan.scalars if s.kind == "extent" and s.value.dtype.kind in "iu"]
     return tuple(s.value.name for s in sizes if evaluate(s.source, extents) % ALIGNED == 0)
 
 

@@ -30,6 +30,7 @@ def run(text, *arrays):
         ("normal(3, x) + x", (3, 5, 8)),
         ("normal(3, (7, 37))[:, 1:33] + x", (7, 32)),  # rows begin at odd and even positions
         ("sum(normal(3, x) + x, -1)", (5, 64)),
+        ("mean(normal(3, x) + x, -1) * size(x)", (5, 64)),  # a divisor is an extent too, of the dtype of the sum
     ],
 )
 def test_neighbours_are_a_pair_wherever_rows_begin(text, shape):
