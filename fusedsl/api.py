@@ -174,7 +174,7 @@ class Kernel(Inspectable):
         """The result of `look`, given the program that these arguments would run, them as plain arrays, and options."""
         named, chosen = split_options(named, self.params[len(args) :], options)
         kernel = self._variants.for_constants(self, named)
-        values = kernel._bind(args, named, options)
+        values = kernel._bind(args, named, options or ("out",))
         other, rest = kernel._variants.for_integers(kernel, values)
         read = [containers.read(x, name) for name, x in zip(other.params, rest)]
         try:

@@ -115,3 +115,9 @@ def test_it_costs_less_than_a_call():
     called = min(timeit.repeat(lambda: kernel(x, x, x, out=out), number=2000, repeat=5))
     assert fixed < 0.6 * called
     print(f"bound {fixed * 500:.2f} us, called {called * 500:.2f} us")
+
+
+def test_a_misspelt_out_is_told():
+    x = normal(5)
+    with pytest.raises(fd.ArgumentError, match="did you mean out"):
+        fd.kernel("x + 1").bind(x, ouut=x)
