@@ -210,8 +210,10 @@ def _names(kernel: KernelPlan) -> set[str]:
     return names
 
 
-def _fresh(stem: str, taken: set[str]) -> str:
-    """A name like this one that is not taken; it is afterwards."""
-    name = next(name for name in (stem, *(f"{stem}_{k}" for k in range(2, len(taken) + 3))) if name not in taken)
-    taken.add(name)
-    return name
+def _fresh(name: str, taken: set[str]) -> str:
+    """A stem and a number, like all names of values, that are not taken; they are afterwards."""
+    head, _, number = name.rpartition("_")
+    stem = head if number.isdigit() else name
+    fresh = next(f for f in (name, *(f"{stem}_{k}" for k in range(len(taken) + 1))) if f not in taken and f != stem)
+    taken.add(fresh)
+    return fresh

@@ -216,3 +216,18 @@ def test_rows_are_folded_in_panels_where_products_are_computed(name, columns, wa
         np.testing.assert_allclose(value.astype(np.float64), right, rtol=2.0**-7, atol=1e-3 * np.abs(right).max())
     (products,) = {s for s in made if isinstance(s, sm90_schedule.Sm90MatmulSchedule)}
     assert products.columns == columns
+
+
+def test_parts_of_a_sum_are_added_before_rows_are_folded(chosen, folded, monkeypatch):
+    made, only = chosen
+    only(16, columns=64, warpgroups=1, pingpong=1, cluster=1)
+    split = sm90_schedule.parts
+    monkeypatch.setattr(sm90_schedule, "LEAST_SLICES", 1)
+    monkeypatch.setattr(sm90_schedule, "parts", lambda *given: (s for s in split(*given) if s.splits == 2))
+    monkeypatch.setattr(sm90_schedule, "predicted_clocks", lambda s, *_: -s.splits)
+    x, w = arrays(m=72, k=520)["x"], arrays(m=72, k=520)["w"]
+    with emulated_gpu() as gpu:
+        found = to_host(fd.kernel("logsumexp(x @ w, -1)", fallback=False)(gpu.asarray(x), gpu.asarray(w)))
+    assert 2 in {s.splits for s in made if isinstance(s, sm90_schedule.Sm90MatmulSchedule)}
+    expected = fd.kernel("logsumexp(x @ w, -1)")(x.astype(np.float64), w.astype(np.float64))
+    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=2.0**-7)
