@@ -20,6 +20,22 @@ ABBREVIATIONS = {
     "minimum": "min",
 }
 
+# First words of names in generated files that end like a value's: a word, and then a number or a value's name.
+WORDS = """
+    accumulate accumulators ahead align all at coefficients combine compute copy count edge elements entry
+    epilogue evaluate factor fallback fetch first fold full gather given guarded hoisted identity implied index
+    initial keep lift load look map mask merge multiply narrow new no offset output panel partial phase piece
+    place pool prefetched quad quotient random ranked ranks read reduce reduction ring row saturate scan set
+    slice splat spread stage start step store take tile tma totals wait widen work workspace zero
+"""
+GENERATED = frozenset(WORDS.split())
+
+
+def stem_of(argument: str) -> str:
+    """The stem of an argument's values: its name, if no name in generated files begins like it."""
+    word = argument[: next((k for k, c in enumerate(argument) if not c.islower()), len(argument))]
+    return f"given_{argument}" if word in GENERATED else argument
+
 
 def literal(n: Node) -> Constant:
     """A constant of a graph."""

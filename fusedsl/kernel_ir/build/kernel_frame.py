@@ -13,7 +13,7 @@ from ...ir.types import FLOAT32, INT64
 from ...rewrite.scalar_builder import free_axes
 from ..kernel import Load, Position
 from ..plan import ArrayUse, IterationIndex, KernelPlan, ScalarUse
-from .body_builder import BodyBuilder
+from .body_builder import BodyBuilder, stem_of
 from .division import multiply_by_reciprocals
 
 
@@ -83,8 +83,8 @@ class KernelFrame:
             elif n.op == "fetch":
                 self.builder.describe(n, f"{self._load_name(n)[1]}[...]")
             elif n.op in ("scalar", "size"):
-                stem = self.parameters[n.attr].name if n.op == "scalar" else "size"
-                self.builder.name(n, stem, stem if n.op == "scalar" else f"size {n.attr}")
+                shown = self.parameters[n.attr].name if n.op == "scalar" else f"size {n.attr}"
+                self.builder.name(n, stem_of(shown) if n.op == "scalar" else "size", shown)
                 self.numbers.append(n)
             elif n.op == "literal":
                 self.builder.name(n, "literal", f"literal {n.attr[0]}")
@@ -106,7 +106,7 @@ class KernelFrame:
     def _load_name(self, n: Node) -> tuple[str, str]:
         source = n.attr[0]
         name = self.parameters[source.index].name if source.kind == "argument" else "part"
-        return name, name
+        return stem_of(name), name
 
     def is_element(self, n: Node) -> bool:
         everything = not self.group.rows and self.group.is_elementwise

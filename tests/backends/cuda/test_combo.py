@@ -101,7 +101,7 @@ def test_a_launch_holds_so_many_arrays_at_most():
 
 
 def test_maps_take_blocks_as_large_as_the_others():
-    small = ElementwiseSchedule(8, 4, 64, 8, "a", 40)
+    small = ElementwiseSchedule(8, 4, 64, 8, reason="a", registers=40)
     large = TransposeSchedule(0, 64, 4, (0,), (True,), 256, 4, "b", 60)
     kernel = crossed((BFLOAT16,) * 3)
     found = schedule_combo([kernel, kernel], [small, large], H200)
@@ -115,14 +115,14 @@ def test_rows_beside_other_kernels_are_those_of_whole_warps(threads, rows, kept)
     """Else some threads of a warp would shuffle, and others pass by."""
     kernel = crossed((FLOAT32, FLOAT32), ("1", "1"), (-1, -1))
     row = ResidentRowSchedule(1, 4, 0, threads, rows, 1, registers=20)
-    found = schedule_combo([kernel, kernel], [row, ElementwiseSchedule(4, 1, 256, 8, "a", 20)], H200)
+    found = schedule_combo([kernel, kernel], [row, ElementwiseSchedule(4, 1, 256, 8, reason="a", registers=20)], H200)
     assert found.members[0].rows == kept and found.members[0].block_threads % 32 == 0
 
 
 def test_maps_keep_their_loads_under_way_beside_larger_kernels():
     kernel = crossed((FLOAT32, FLOAT32), ("1", "1"), (-1, -1))
     light, heavy = (
-        ElementwiseSchedule(4, 1, 256, 8, "a", 20),
+        ElementwiseSchedule(4, 1, 256, 8, reason="a", registers=20),
         TransposeSchedule(0, 64, 4, (0,), (True,), 256, 2, "b", 120),
     )
     found = schedule_combo([kernel, kernel], [light, heavy], H200)
