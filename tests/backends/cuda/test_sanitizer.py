@@ -32,10 +32,15 @@ WAYS = [
 @pytest.mark.gpu
 @pytest.mark.parametrize("tool", TOOLS)
 def test_variants_of_attention_are_clean(tool):
+    check_clean(tool, __file__)
+
+
+def check_clean(tool: str, file: str) -> None:
+    """No error and no hazard in what a file launches when it is run."""
     found = shutil.which("compute-sanitizer", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
     if found is None:
         pytest.skip("compute-sanitizer is not installed")
-    command = [found, "--tool", tool, *TOOLS[tool], "--error-exitcode", "9", sys.executable, __file__]
+    command = [found, "--tool", tool, *TOOLS[tool], "--error-exitcode", "9", sys.executable, file]
     paths = os.pathsep.join(filter(None, [*map(str, FOLDERS), os.environ.get("PYTHONPATH")]))
     told = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths})
     assert told.returncode == 0, (told.stdout + told.stderr)[-6000:]
