@@ -84,25 +84,33 @@ class ThreadedJob:
         raise NotImplementedError
 
     def work(self) -> None:
-        """`run` on a thread of the pool; the caller waits for the threads that started before the units ran out."""
+        """`run` on a thread of the pool; the caller waits for the threads that started before the units ran out.
+
+        What a stage in Python raises, as where memory is exhausted, is the caller's: this thread goes on to other jobs.
+        """
         self.started.append(None)
+        fault = None
         try:
             self.run()
+        except BaseException as error:
+            fault = error
+            self.close()  # no one needs the rest
         finally:
-            self.ended.put(None)
+            self.ended.put(fault)
 
     def join(self) -> None:
-        """Wait for all threads, after an interrupt too, since they write to the caller's arrays."""
+        """Wait for all threads, after an interrupt too, since they write to the caller's arrays; raise their faults."""
         self.close()
-        ended, interrupt = 0, None
+        ended, raised = 0, None
         while ended < len(self.started):  # read again: a thread that starts late may end early
             try:
-                self.ended.get()
+                fault = self.ended.get()
                 ended += 1
             except BaseException as error:
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
+                fault = error
+            raised = raised or fault
+        if raised is not None:
+            raise raised
 
 
 class SharedJob(ThreadedJob):

@@ -65,11 +65,10 @@ def shared_loop() -> Any:
         from ..backends.cpu.processor import host
 
         host()
-    except CompileError:
+        from ..backends.cpu.compiler import machine
+    except (CompileError, ImportError):  # llvmlite may be there without Numba
         return None
     import llvmlite.binding as llvm
-
-    from ..backends.cpu.compiler import machine
 
     code = machine(host()).emit_object(llvm.parse_assembly(CODE))
     (function,) = load(code, ("share",))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.runtime import object_loader, pool, work_sharing
+from fusedsl.runtime import object_loader, pool, row_sort, work_sharing
 
 
 @pytest.fixture
@@ -185,3 +185,24 @@ def test_without_a_compiler_pieces_are_taken_in_python(threads, monkeypatch):
     monkeypatch.setattr(work_sharing, "shared_loop", lambda: None)
     x = np.arange(5_000_000, dtype=np.float32)
     assert np.array_equal(fd.evaluate("x + 2", x=x), x + 2)
+
+
+def test_what_a_thread_raises_is_raised_by_the_call_and_the_thread_stays(threads, monkeypatch):
+    fd.set_num_threads(3)
+    x, kernel, order = np.random.default_rng(0).random((64, 20_000)), fd.kernel("sort(x)"), row_sort.order
+    reached = threading.Event()
+
+    def fail(rows, descending):
+        if threading.current_thread() is not threading.main_thread():
+            reached.set()
+            raise MemoryError
+        assert reached.wait(10)
+        order(rows, descending)
+
+    kernel(x)
+    there = {t for t in threading.enumerate() if t.name == "fusedsl"}
+    monkeypatch.setattr(row_sort, "order", fail)
+    with pytest.raises(MemoryError):
+        kernel(x)
+    monkeypatch.setattr(row_sort, "order", order)
+    assert np.array_equal(kernel(x), np.sort(x)) and all(t.is_alive() for t in there)
