@@ -79,7 +79,10 @@ def tensors(value: Any) -> tuple[torch.Tensor, ...]:
 
 
 def _tensor(a: Any) -> torch.Tensor:
-    a = np.array(a) if isinstance(a, (np.ndarray, np.generic, int, float)) else a
+    if isinstance(a, (np.ndarray, np.generic, int, float)):
+        a = np.array(a)
+    elif min(a.strides, default=0) < 0:  # torch ends the process that hands it a negative stride by DLPack
+        a = a.copy()
     name, device = a.dtype.name, "cpu" if isinstance(a, np.ndarray) else "cuda"
     if name in (*STRANGE, "uint16", "uint32", "uint64"):
         return torch.as_tensor(a.view(f"int{8 * a.dtype.itemsize}"), device=device).view(getattr(torch, name))

@@ -26,6 +26,7 @@ NAMES = {
     "backward": "Gradients of norms",
     "expressions": "Common expressions",
     "attention": "Attention",
+    "products": "Matrix products",
     "language": "Every function",
     "launch": "Warm calls, host time",
     "cpu": "CPU, {threads} threads",
@@ -45,11 +46,10 @@ def picture(machines: Mapping[str, dict], rows: list) -> str:
     """The SVG."""
     found = {suite: cases for suite, cases in table.suites(rows).items() if suite in NAMES}
     height = TOP + ROW * len(found) + 34
-    card = next(m["gpu"].split(",")[0] for m in machines.values() if "gpu" in m)
+    names = (m["gpu"].split(",")[0] for suite, m in machines.items() if suite in found and "gpu" in m)
+    card = " and ".join(sorted({" ".join(name.split()[:2]) for name in names}))  # without the memory's size
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">']
-    parts.append(
-        f"<title>Speed-ups of the benchmark cases on an {escape(card)} and a CPU</title><style>{STYLE}</style>"
-    )
+    parts.append(f"<title>Speed-ups of the benchmark cases on {escape(card)} and a CPU</title><style>{STYLE}</style>")
     parts += _legend(card)
     for ratio in (0.5, 1, 2, 5, 10, 20, 50, 100):
         x, kind = across(ratio), ' class="one"' if ratio == 1 else ""
@@ -64,7 +64,7 @@ def picture(machines: Mapping[str, dict], rows: list) -> str:
 
 
 def _legend(card: str) -> Iterator[str]:
-    yield f'<text x="8" y="20">Speed-up of each case on an {escape(card)}, last row on a CPU</text>'
+    yield f'<text x="8" y="20">Speed-up of each case on {escape(card)}, last row on a CPU</text>'
     keys = (("ours", "over the fastest other library"), ("lost", "slower than it"), ("unfused", "over unfused code"))
     x = 12
     for kind, told in keys:

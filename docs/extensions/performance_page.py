@@ -28,10 +28,10 @@ SUITES = {
 }
 # A peer that computes only a part of the work, or another function of its own, is no comparison.
 PARTIAL = ("alone", "a*b", "cupy float16", "(with forward)", "fused norm", "cublas joined", "cublas, then")
-FILES = ("*.json", "h100/attention.json", "h100/first_call.json", "h100/products.json")
+FILES = ("*.json", "h100/attention.json", "h100/first_call.json")
 HEAD = """# Performance
 
-Medians of at least 20 calls with cold caches and random data. Every result was checked against float64 before its time
+Medians of at least 12 calls with cold caches and random data. Every result was checked against float64 before its time
 was taken. All peers of a table were measured in one run on one machine. No table mixes two machines.
 
 - **Share of roofline** is the floor divided by our time. The floor is the time of a plain copy of the same bytes, or
@@ -40,7 +40,7 @@ was taken. All peers of a table were measured in one run on one machine. No tabl
 - **vs a peer** is the peer's time divided by ours: more than 1 means that fusedsl is faster.
 - <span class="loss">Red</span> marks less than {loss} of a peer's speed, or of the roofline.
 
-![Speed-ups of the cases, on an NVIDIA H200 and on a CPU](../static/speedups.svg)
+![Speed-ups of the cases, on NVIDIA H100 and H200 GPUs and on a CPU](../static/speedups.svg)
 
 `python -m fusedsl bench` measures on your machine, with the peers that are installed. The raw numbers, with the 20 %
 and 80 % quantiles, are JSON files in [benchmarks/results](../../benchmarks/results). Each case has a row in
