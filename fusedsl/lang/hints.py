@@ -17,6 +17,8 @@ from .unavailable import unavailable_help
 # arguments, or the text after the colon if there are none; {shape:...}: the same as one tuple.
 METHODS = {
     "double": "float64({x})",
+    "float": "float32({x})",
+    "int": "int32({x})",
     "half": "float16({x})",
     "long": "int64({x})",
     "to": "astype({x}, {rest:dtype})",
