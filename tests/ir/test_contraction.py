@@ -236,7 +236,7 @@ def test_what_surrounds_a_product_is_in_its_kernel():
     given = {name: MATRICES[name] for name in "xybr"}
     told = fd.kernel("maximum(x * 2 @ y + b, 0) + r, x * 2 @ y", max_kernels=1).explain(**given)
     assert len(told.to_dict()["kernels"]) == 1
-    assert "matmul_0" in str(told) and "product of matrices" in str(told)
+    assert "matmul_0" in str(told) and "matrix product" in str(told)
 
 
 def test_a_sum_of_no_products_is_zero_and_starts_no_block():

@@ -238,4 +238,4 @@ def test_16_bits_are_multiplied_on_tensor_cores(text, pitch):
     kernel = fd.kernel(text)
     given = [fd.spec((pitch, pitch), "bfloat16")] * 2
     source = kernel.source(*given, device="cuda", cc=80)
-    assert 'MmaTile("bfloat16"' in source and ("fetch_" in source) == (pitch == 4095)
+    assert 'MmaTile("bfloat16"' in source and ("through_registers=True" in source) == (pitch == 4095)
