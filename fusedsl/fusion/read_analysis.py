@@ -59,7 +59,8 @@ class ReadAnalysis:
         for n in self.order:
             inside = [p for a in n.args if a not in stored and (p := self.products[a]) is not None]
             self.products[n] = n if is_product(n) else max(inside, key=free_rank, default=None)
-            if is_product(n) or (inside and n.op not in WORKS and all(self._is_epilogue(a) for a in n.args)):
+            elementwise = bool(inside) and n.op not in WORKS and n.op != "scatter"
+            if is_product(n) or (elementwise and all(self._is_epilogue(a) for a in n.args)):
                 self.epilogues.add(n)
             single = (a for a in dict.fromkeys(n.args) if len(users[a]) == 1 and a not in stored)
             alone = (a for a in single if free_rank(a) >= free_rank(n))

@@ -208,3 +208,22 @@ def test_sums_have_derivatives():
     np.add.at(total, i, w)
     np.testing.assert_allclose(by_x, 2 * total, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(by_w, 2 * total[i], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "log2(histogram(a @ b, 5, range=(-2, 2))[0])",
+        "bincount(int32(abs(a @ b)), 5) * 2.0",
+        "c = dot(a, b); t = scatter_add(zeros(4), int64(abs(c)) % 4, c); t * 2, t[::2], c",
+        "c = w @ y.T; scatter_max(x, i, c[:, 0]) + 1",
+    ],
+)
+def test_what_is_scattered_of_a_product_is_no_part_of_its_epilogue(text):
+    given = GIVEN | {"a": RANDOM.standard_normal(3), "b": RANDOM.standard_normal((3, 17))}
+    kernel = fd.kernel(text, fallback=False)
+    found = kernel(*(given[name] for name in kernel.params))
+    right = interpreted(text, **{name: given[name] for name in kernel.params})
+    pair = (found, right) if isinstance(found, tuple) else ((found,), (right,))
+    for made, known in zip(*pair, strict=True):
+        np.testing.assert_allclose(made, known, rtol=1e-5, atol=1e-5)
