@@ -22,7 +22,7 @@ def no_collection() -> Iterator[None]:
     try:
         yield
     finally:
-        _leave(thread)
+        _exit(thread)
 
 
 def _enter(thread: int) -> None:
@@ -34,7 +34,7 @@ def _enter(thread: int) -> None:
         _inside.append(thread)
 
 
-def _leave(thread: int) -> None:
+def _exit(thread: int) -> None:
     with _lock:
         _inside.remove(thread)
         _restore()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, ItemsView, Iterable, Sequence
+from collections.abc import Callable, Hashable, ItemsView, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from ..ir.graph import Node, Type, node, search
@@ -72,6 +72,27 @@ class FusionGroup:
     @property
     def all_stores(self) -> list[ScalarStore]:
         return self.stores + self.row_stores + self.sorted_stores + self.column_stores + self.value_axis_stores
+
+    def rewritten(
+        self, new: Mapping[Node, Node], store: Callable[[ScalarStore], ScalarStore] = lambda store: store
+    ) -> FusionGroup:
+        """The group, without attention, of other nodes: `new` has one for each of it; stores are changed by `store`."""
+
+        def stored(stores: Sequence[ScalarStore]) -> list[ScalarStore]:
+            return [replace(store(r), value=new[r.value]) for r in stores]
+
+        return replace(
+            self,
+            folds=[new[n] for n in self.folds],
+            scans=[new[n] for n in self.scans],
+            sorted=[new[n] for n in self.sorted],
+            column_folds=[new[n] for n in self.column_folds],
+            stores=stored(self.stores),
+            row_stores=stored(self.row_stores),
+            sorted_stores=stored(self.sorted_stores),
+            column_stores=stored(self.column_stores),
+            imports={new[n]: new.get(load, load) for n, load in self.imports.items()},
+        )
 
     @property
     def temporaries_read(self) -> set[int]:

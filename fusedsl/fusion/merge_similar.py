@@ -16,7 +16,6 @@ from ..ir.types import INT64
 from ..rewrite.scalar_builder import replace_nodes
 from .cost_model import computed_nodes
 from .fusion_group import FusionGroup
-from .scalar_program import ScalarStore
 
 ALIKE = 3  # kernels at least: a literal may save a register
 READS = ("load", "fetch", "pointer", "stride")
@@ -121,20 +120,4 @@ def _with_numbers(g: FusionGroup, literals: Sequence[Node]) -> FusionGroup:
     """The group with some of its literals as scalar arguments."""
     number = {n: node("literal", (), (k, bits_of(n)), n.type) for k, n in enumerate(literals)}
     folds = [*g.folds, *g.scans, *g.sorted, *g.column_folds]
-    new = replace_nodes([*folds, *(r.value for r in g.all_stores), *g.imports], number)
-
-    def stored(stores: Sequence[ScalarStore]) -> list[ScalarStore]:
-        return [replace(store, value=new[store.value]) for store in stores]
-
-    return replace(
-        g,
-        folds=[new[n] for n in g.folds],
-        scans=[new[n] for n in g.scans],
-        sorted=[new[n] for n in g.sorted],
-        column_folds=[new[n] for n in g.column_folds],
-        stores=stored(g.stores),
-        row_stores=stored(g.row_stores),
-        sorted_stores=stored(g.sorted_stores),
-        column_stores=stored(g.column_stores),
-        imports={new[n]: load for n, load in g.imports.items()},
-    )
+    return g.rewritten(replace_nodes([*folds, *(r.value for r in g.all_stores), *g.imports], number))

@@ -27,26 +27,10 @@ def renumber_temporaries(g: FusionGroup) -> tuple[FusionGroup, dict[int, int]]:
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         return node(old.op, args, _renumbered(old.attr, numbers) if old.op in READS else old.attr, old.type)
 
-    new = rebuild(roots, change)
+    def stored(r: ScalarStore) -> ScalarStore:
+        return replace(r, index=numbers[r.index]) if r.kind == "temporary" else r
 
-    def stored(stores: Sequence[ScalarStore]) -> list[ScalarStore]:
-        return [
-            replace(r, value=new[r.value], index=numbers[r.index] if r.kind == "temporary" else r.index) for r in stores
-        ]
-
-    renumbered = replace(
-        g,
-        folds=[new[n] for n in g.folds],
-        scans=[new[n] for n in g.scans],
-        sorted=[new[n] for n in g.sorted],
-        column_folds=[new[n] for n in g.column_folds],
-        stores=stored(g.stores),
-        row_stores=stored(g.row_stores),
-        sorted_stores=stored(g.sorted_stores),
-        column_stores=stored(g.column_stores),
-        imports={new[n]: new[load] for n, load in g.imports.items()},
-    )
-    return renumbered, dict(enumerate(numbers))
+    return g.rewritten(rebuild(roots, change), stored), dict(enumerate(numbers))
 
 
 def _numbers(roots: Sequence[Node], stores: Sequence[ScalarStore]) -> dict[int, int]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.types import DType, dtype
+from ....kernel_ir.byte_tables import ENTRIES
 from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..math import convert
 from ..tile.element_registers import element_type
-
-ENTRIES = 256
 
 
 def byte_table(name: str) -> Callable:

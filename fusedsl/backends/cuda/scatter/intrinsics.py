@@ -8,6 +8,8 @@ from ....ir.types import INT64, DType, dtype
 from ..compiler.numba_backend import I32, I64, VOID, Emitter, emitted, ir, types
 from ..tile.tile import Tile
 
+GPU_GLOBAL, CTA_SHARED = "gpu.global", "cta.shared"  # scopes and state spaces of atomics
+ADDRESS = {GPU_GLOBAL: "l", CTA_SHARED: "r"}  # registers of their addresses
 QUIET_NAN = {32: 0x7FC00000, 64: 0x7FF8 << 48}  # larger than every number, as a signed integer
 
 
@@ -33,21 +35,19 @@ def _held(kind: DType) -> types.Type:
     return getattr(types, kind.name)
 
 
-def merge(e: Emitter, kind: DType, fold: str, address: ir.Value, value: ir.Value) -> None:
-    """One atomic: a sum, or a larger or smaller element."""
+def merge(e: Emitter, kind: DType, fold: str, address: ir.Value, value: ir.Value, memory: str = GPU_GLOBAL) -> None:
+    """One atomic, in memory or on the bins of a block: a sum, or a larger or smaller element."""
     if kind.kind == "f" and fold == "max":
-        _merge_larger(e, kind, address, value)
+        _merge_larger(e, kind, address, value, memory)
         return
     letter = {"f": "f", "i": "s", "u": "u"}[kind.kind]
     suffix = f"{'u' if fold == 'sum' and letter == 's' else letter}{kind.bits}"
     word = {"f32": "f", "f64": "d"}.get(f"{letter}{kind.bits}", "l" if kind.bits == 64 else "r")
-    how = "add" if fold == "sum" else fold
-    e.asm(
-        VOID, f"red.relaxed.gpu.global.{how}.{suffix} [$0], $1;", f"l,{word},~{{memory}}", [address, value], effect=True
-    )
+    text = f"red.relaxed.{memory}.{'add' if fold == 'sum' else fold}.{suffix} [$0], $1;"
+    e.asm(VOID, text, f"{ADDRESS[memory]},{word},~{{memory}}", [address, value], effect=True)
 
 
-def _merge_larger(e: Emitter, kind: DType, address: ir.Value, value: ir.Value) -> None:
+def _merge_larger(e: Emitter, kind: DType, address: ir.Value, value: ir.Value, memory: str) -> None:
     """The larger of two floats by their bits: as signed integers if the value is positive, else as unsigned ones.
 
     Negative numbers are the smaller, the larger their bits. A NaN has to be positive, in memory too.
@@ -57,7 +57,7 @@ def _merge_larger(e: Emitter, kind: DType, address: ir.Value, value: ir.Value) -
     bits = b.select(b.fcmp_unordered("uno", value, value), word(QUIET_NAN[kind.bits]), bits)
     letter = "r" if kind.bits == 32 else "l"
     lines = [".reg .pred below;", f"setp.lt.s{kind.bits} below, $1, 0;"]
-    lines += [f"@!below red.relaxed.gpu.global.max.s{kind.bits} [$0], $1;"]
-    lines += [f"@below red.relaxed.gpu.global.min.u{kind.bits} [$0], $1;"]
+    lines += [f"@!below red.relaxed.{memory}.max.s{kind.bits} [$0], $1;"]
+    lines += [f"@below red.relaxed.{memory}.min.u{kind.bits} [$0], $1;"]
     text = "{" + " ".join(lines) + "}"
-    e.asm(VOID, text, f"l,{letter},~{{memory}}", [address, bits], effect=True)
+    e.asm(VOID, text, f"{ADDRESS[memory]},{letter},~{{memory}}", [address, bits], effect=True)

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....ir.types import INT64, DType, dtype
+from ....ir.types import INT64, UINT32, DType, dtype
 from ..compiler.numba_backend import F32, I32, I64, VOID, Emitter, emitted, ir, numba_type, types
 from ..tile.loops import repeated
 from ..tile.shuffle import WARP, shuffle
 from ..tile.tile import Tile
-from .intrinsics import QUIET_NAN, merge
+from .intrinsics import CTA_SHARED, merge
 
 WORD = 4  # bytes
 IDENTITIES = {
@@ -102,14 +102,11 @@ def merge_into_bins(bins: PrivateBins, tile: Tile) -> Callable:
 def _merge(e: Emitter, bins: PrivateBins, address: ir.Value, value: ir.Value) -> None:
     """One element into a copy of its bin."""
     if bins.unit:
-        _reduce(e, "add.u32", address, I32(1))
+        merge(e, UINT32, "sum", address, I32(1), CTA_SHARED)
     elif bins.halves == 2:
         _add_halves(e, bins, address, value)
-    elif bins.kind.kind == "f":
-        _reduce_larger(e, address, value)
     else:
-        letter = "s" if bins.kind.kind == "i" and bins.fold != "sum" else "u"
-        _reduce(e, f"{'add' if bins.fold == 'sum' else bins.fold}.{letter}32", address, value)
+        merge(e, bins.kind, bins.fold, address, value, CTA_SHARED)
 
 
 def _add_halves(e: Emitter, bins: PrivateBins, address: ir.Value, value: ir.Value) -> None:
@@ -121,21 +118,7 @@ def _add_halves(e: Emitter, bins: PrivateBins, address: ir.Value, value: ir.Valu
     carry = b.zext(b.icmp_unsigned("<", b.add(old, low), low), I32)
     high = b.add(high, carry)
     with b.if_then(b.icmp_unsigned("!=", high, I32(0))):
-        _reduce(e, "add.u32", b.add(address, I32(WORD * bins.bins * bins.copies)), high)
-
-
-def _reduce(e: Emitter, how: str, address: ir.Value, value: ir.Value) -> None:
-    text = f"red.relaxed.cta.shared.{how} [$0], $1;"
-    e.asm(VOID, text, "r,r,~{memory}", [address, value], effect=True)
-
-
-def _reduce_larger(e: Emitter, address: ir.Value, value: ir.Value) -> None:
-    """The larger of two floats by their bits, as in memory."""
-    b = e.builder
-    bits = b.select(b.fcmp_unordered("uno", value, value), I32(QUIET_NAN[32]), b.bitcast(value, I32))
-    lines = [".reg .pred below;", "setp.lt.s32 below, $1, 0;", "@!below red.relaxed.cta.shared.max.s32 [$0], $1;"]
-    text = "{" + " ".join([*lines, "@below red.relaxed.cta.shared.min.u32 [$0], $1;"]) + "}"
-    e.asm(VOID, text, "r,r,~{memory}", [address, bits], effect=True)
+        merge(e, UINT32, "sum", b.add(address, I32(WORD * bins.bins * bins.copies)), high, CTA_SHARED)
 
 
 def flush_bins(bins: PrivateBins) -> Callable:

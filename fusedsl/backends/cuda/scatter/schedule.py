@@ -46,29 +46,15 @@ class ScatterSchedule(Schedule):
 
 
 @dataclass(frozen=True)
-class PrivateScatterSchedule(Schedule):
+class PrivateScatterSchedule(ScatterSchedule):
     """Blocks loop over tiles of `elements` a thread and merge them into `copies` of `bins` in shared memory, then these
     into the array; with a `unit`, bins count how often that value is added.
     """
 
-    elements: int
-    threads: int
-    blocks: int
-    bins: int
-    copies: int
-    unit: int
-    shared: int  # bytes of a block
-    width: int = 1
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)  # a thread, by estimate
-
-    @property
-    def block_threads(self) -> int:
-        return self.threads
-
-    @property
-    def elements_in_flight(self) -> int:
-        return self.elements
+    bins: int = field(kw_only=True)
+    copies: int = field(kw_only=True)
+    unit: int = field(kw_only=True)
+    shared: int = field(kw_only=True)  # bytes of a block
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         """As many blocks as are resident, each with elements enough to be worth its bins."""
@@ -76,9 +62,7 @@ class PrivateScatterSchedule(Schedule):
         return LaunchConfig(max(1, -(-prod(extents) // each)), self.threads, self.shared, persistent=True)
 
 
-def schedule_scatter(
-    kernel: KernelIR, extents: Extents, hardware: Hardware
-) -> ScatterSchedule | PrivateScatterSchedule:
+def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> ScatterSchedule:
     """How a scatter runs; it depends on the extents only where its places are few, so new shapes rarely compile."""
     private = _private(kernel, extents, hardware)
     if private is not None:
@@ -126,8 +110,8 @@ def _private(kernel: KernelIR, extents: Extents, hardware: Hardware) -> PrivateS
         f"shared memory, {counts}, and these into the array; "
         f"at most {registers} registers let {blocks} blocks on an SM"
     )
-    shape = (elements, PRIVATE_THREADS, blocks, scatter.bins, copies, unit, copies * table)
-    return PrivateScatterSchedule(*shape, 1, reason, registers)
+    bins = {"bins": scatter.bins, "copies": copies, "unit": unit, "shared": copies * table}
+    return PrivateScatterSchedule(elements, PRIVATE_THREADS, blocks, 1, reason, registers, **bins)
 
 
 def _loaded_registers(kernel: KernelIR) -> float:
