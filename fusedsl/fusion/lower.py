@@ -28,7 +28,7 @@ from .lower_elements import (
 from .reshapes import push_reshapes, refine, reshaped_argument
 from .roots import Root, parts_of, regrouped
 from .scalar_program import ArraySource, ReadableArrays, ScalarProgram, ScalarStore
-from .segments import Segment, StoreTarget, is_rounded, segments
+from .segments import Segment, StoreTarget, segments
 from .split_concat import split_concat_reductions
 from .view_coordinates import divides_by_literals, through_gather, through_index, through_reshape
 
@@ -84,7 +84,7 @@ def _lowered(results: list[Root], memory: ReadableArrays, pieces: Pieces | None 
         temporaries = {n: k for k, n in enumerate({**cut, **scattered}, first)}
         lowering = _Lowering(temporaries, frozenset(cut), memory, pieces)
         try:
-            targets = [(n, StoreTarget("temporary", k, is_rounded(n))) for n, k in temporaries.items()]
+            targets = [(n, StoreTarget("temporary", k, memory.rounds(n))) for n, k in temporaries.items()]
             roots = [r for n, target in targets for r in _stores(lowering, target, n, n)]
             for root in results:
                 roots += _stores(lowering, root.target, root.stored, root.computed)
@@ -213,7 +213,7 @@ class _Lowering:
 
     def _leaf(self, n: Node, at: Coordinates) -> Node | None:
         if n in self.temporaries and (n in self.cut or _is_computed(at)):
-            return load(ArraySource("temporary", self.temporaries[n], (), is_rounded(n)), n, at)
+            return load(ArraySource("temporary", self.temporaries[n], (), self.memory.rounds(n)), n, at)
         return self._plain_leaf(n, at)
 
     def _plain_leaf(self, n: Node, at: Coordinates) -> Node | None:
@@ -229,7 +229,7 @@ class _Lowering:
                 return load(self.memory.source(*chain), n, at)
             if n.args[0] in self.temporaries:
                 views = (("reshape", n.type.shape),)
-                source = ArraySource("temporary", self.temporaries[n.args[0]], views, is_rounded(n.args[0]))
+                source = ArraySource("temporary", self.temporaries[n.args[0]], views, self.memory.rounds(n.args[0]))
                 return load(source, n, at)
             if _is_view_of_fold(n.args[0]) and _is_computed(through_reshape(n, at)):
                 self.scattered[n.args[0]] = None  # in memory its reshape is a view

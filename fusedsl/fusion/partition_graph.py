@@ -29,7 +29,7 @@ from .roofline import Work, seconds
 from .row_epilogues import compute_row_epilogues
 from .scalar_program import ReadableArrays, ScalarProgram
 from .scatter_orders import order_scatters
-from .segments import Segment, add_shared_arrays, is_rounded, segments
+from .segments import Segment, add_shared_arrays, segments
 from .shared_planning import planned_once
 from .sliced_products import split_sliced_products
 from .standalone_products import isolate_products
@@ -173,8 +173,9 @@ class _GraphPartitioner:
     def graph(self, graph: Graph, stored: Sequence[StoredArray]) -> Partition:
         """Kernels of a program that stores these arrays between them."""
         stored = add_shared_arrays(graph, stored, self.rate)
-        rounded = frozenset(k for k, s in enumerate(stored) if is_rounded(s.node))
-        memory = ReadableArrays(len(graph.parameters), tuple(s.node.type for s in stored), rounded)
+        memory = ReadableArrays(len(graph.parameters))
+        rounded = frozenset(k for k, s in enumerate(stored) if memory.rounds(s.node))
+        memory = replace(memory, temporaries=tuple(s.node.type for s in stored), rounded=rounded)
         decisions = tuple(Decision(False, (s.name,), f"it is stored, because {s.reason}") for s in stored)
         parts, kernels = [Partition((), (), decisions)], 0
         for segment in segments(graph, stored):

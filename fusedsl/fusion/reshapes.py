@@ -52,7 +52,7 @@ def _reshaped(x: Node, shape: Shape) -> Node:
         key = n, wanted = stack.pop()
         if key in pushed:
             continue
-        while n.op == "reshape" or (n.op == "index" and _only_adds_axes(n)):
+        while n.op == "reshape" or _keeps_elements(n):
             n = n.args[0]
         below = _operands_reshaped(n, wanted)
         type = Type(n.type.dtype, wanted, n.type.weak)
@@ -78,10 +78,13 @@ def _operands_reshaped(n: Node, shape: Shape) -> list[tuple[Node, Shape]] | None
     return None if any(s is None for s in shapes) else [(a, s) for a, s in zip(n.args, shapes) if s is not None]
 
 
-def _only_adds_axes(n: Node) -> bool:
-    """Whether a basic index only adds unit axes."""
+def _keeps_elements(n: Node) -> bool:
+    """Whether a node is a basic index that only adds or removes unit axes."""
+    if n.op != "index":
+        return False
     plain = [entry for entry in n.attr if entry[0] != "new"]
-    return all(e[0] == "slice" and e[1:] == (0, 1, d) for e, d in zip(plain, n.args[0].type.shape))
+    kept = (e[1:] == (0, 1, d) if e[0] == "slice" else d == 1 for e, d in zip(plain, n.args[0].type.shape))
+    return all(kept)
 
 
 def _part_reshaped(part: Shape, old: Shape, new: Shape) -> Shape | None:
@@ -112,6 +115,8 @@ def reshaped_argument(n: Node) -> tuple[int, tuple] | None:
     shaped, cut = ("reshape", n.type.shape), unshared_axes(x.type.shape, n.type.shape)[0]
     while x.op == "broadcast" and non_unit_axes(x.args[0].type.shape) == non_unit_axes(x.type.shape):
         (x,) = x.args  # same extents under other names
+    while _keeps_elements(x):
+        (x,) = x.args
     if x.op == "param":
         return x.attr, (shaped,)
     if x.op != "index" or x.args[0].op != "param" or len(cut) > 1:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from ..ir.dims import Dim
 from ..ir.graph import Node, Type
+from ..ir.ops import VIEWS
 from ..ir.types import DType
 from .coordinates import Axis
 
@@ -78,6 +79,15 @@ class ReadableArrays:
         if index < 0:
             return ArraySource("argument", number, views)
         return ArraySource("temporary", index, views, index in self.rounded)
+
+    def rounds(self, n: Node) -> bool:
+        """Whether a temporary of an array may hold its own dtype: the array is rounded to it, which is narrower than
+        what it is computed in."""
+        while n.op in VIEWS:
+            n = n.args[0]
+        d = n.type.dtype
+        loaded = n.op == "param" and self.source(n.attr).stored_dtype(d) is d
+        return d.compute is not d and (n.op == "cast" or loaded)
 
 
 @dataclass(frozen=True)

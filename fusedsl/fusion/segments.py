@@ -12,9 +12,10 @@ from math import inf
 from typing import Literal
 
 from ..ir.graph import Graph, Node, Type, node, search, walk, with_arguments
-from ..ir.ops import CASTS, LEAVES, OPS, VIEWS
+from ..ir.ops import CASTS, LEAVES, OPS
 from .demand_analysis import WORKS, array_below, cost
 from .read_analysis import StoredArray
+from .scalar_program import ReadableArrays
 
 MOST_ROUNDS = 4  # of moving roots to later segments
 
@@ -40,6 +41,7 @@ def segments(graph: Graph, stored: Sequence[StoredArray]) -> list[Segment]:
     """Segments of a program in launch order; the stored arrays are the first temporaries, in their order."""
     if not stored:
         return [Segment(graph, tuple(StoreTarget("result", k) for k in range(len(graph.results))))]
+    arguments = ReadableArrays(len(graph.parameters))
     index = {s.node: k for k, s in enumerate(stored)}
     level = _levels([*index, *graph.results], index, stored)
     leaf = {n: _leaf(n, len(graph.parameters) + k) for n, k in index.items()}
@@ -48,7 +50,9 @@ def segments(graph: Graph, stored: Sequence[StoredArray]) -> list[Segment]:
         level[n] + (n.op == "scatter") for n in graph.results
     ]  # a scatter is merged in a temporary, then copied
     for number in sorted({*level.values(), *of_result}):
-        targets = [(n, StoreTarget("temporary", k, is_rounded(n))) for n, k in index.items() if level[n] == number]
+        targets = [
+            (n, StoreTarget("temporary", k, arguments.rounds(n))) for n, k in index.items() if level[n] == number
+        ]
         targets += [(n, StoreTarget("result", k)) for k, n in enumerate(graph.results) if of_result[k] == number]
         read = {n: x for n, x in leaf.items() if level[n] < number}
         roots = _reading([n for n, _ in targets], read)
@@ -206,13 +210,6 @@ def _stored_below(root: Node, index: dict[Node, int]) -> tuple[set[Node], set[No
 
 def _leaf(n: Node, index: int) -> Node:
     return node("param", (), index, Type(n.type.dtype, n.type.shape, n.type.weak))
-
-
-def is_rounded(n: Node) -> bool:
-    """Whether memory may hold an array in its own dtype instead of the compute dtype."""
-    while n.op in VIEWS:
-        n = n.args[0]
-    return n.op in ("cast", "param") and n.type.dtype.compute is not n.type.dtype
 
 
 def _reading(roots: Sequence[Node], leaf: dict[Node, Node]) -> list[Node]:
