@@ -8,9 +8,12 @@ numexpr and Numba run on as many threads as fusedsl. Results are compared before
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before any import: idle threads of one peer slow no other one
 
 import numpy as np
 

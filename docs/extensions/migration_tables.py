@@ -17,11 +17,10 @@ def from_library(suite_name: str, peer: str) -> str:
         times = [f"{t / 1e3:,.1f} ms" for t in (ours, theirs, numpy)]
         rows.append([workload, shape, *times, red(theirs / ours), red(numpy / ours)])
     head = ("example", "shape", "fusedsl", peer, "NumPy", f"vs {peer}", "vs NumPy")
-    where = (
-        f"{suite.machine['cpu']}, {suite.machine['threads']} threads, float64, {suite.date}, while other programs ran"
-    )
+    where = f"{suite.machine['cpu']}, {suite.machine['threads']} threads, float64, {suite.date}"
     versions = f"{peer} {suite.versions[peer]}, NumPy {suite.versions['numpy']}"
-    return f"{table(head, rows)}\n\nMedians; the libraries took turns, each on all threads. {where}; {versions}.\n"
+    how = "Medians; the libraries took turns, each on all threads, with priority over other programs"
+    return f"{table(head, rows)}\n\n{how}. {where}; {versions}.\n"
 
 
 def of_peers(*peers: str, skip: Sequence[str] = ("launch", "first_call")) -> str:
