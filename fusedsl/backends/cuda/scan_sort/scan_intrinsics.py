@@ -57,6 +57,8 @@ class Scan:
         ends = [self._last(e, inclusive) for _, inclusive in inside]
         if self.groups > 1 or callable(before):
             begins, after = self._groups(e, ends, before)
+            if callable(before):  # found again, not held meanwhile: other blocks take the registers
+                inside = [self._lanes(e, total) for total in totals]
         else:
             begins, after = [], before
             for end in ends:

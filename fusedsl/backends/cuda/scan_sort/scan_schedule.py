@@ -17,7 +17,7 @@ from ..schedule_base import Extents
 
 ADDRESSING = 16  # registers for addresses and counters
 LONGEST = 32768  # columns of the longest row that stays in registers although a loop is possible
-BLOCK = 256  # threads of a block that loops over a row
+BLOCK = 256  # threads of a block that scans a long row
 SHORT = 1024  # columns of a row that one warp scans, in binaries for many lengths
 HELD = (32, 128, 512, 2048)  # longest row of each class of lengths that stays in registers
 ROWS = 4  # short rows per block; longer ones need the block's barriers for themselves
@@ -25,8 +25,12 @@ FEW_ROWS = 4  # rows per SM, below which the tiles of long rows are scanned by s
 HEADER = 16  # bytes of counters before the tile states of a look-back scan
 WIDE = 16  # further registers if offsets have 64 bits
 TILE_WORDS = 16  # registers per thread for a tile of the widest array
-LOOKBACK_WORDS, LOOKBACK_BLOCK = 64, 512  # registers per thread for live tiles, and threads, of a look-back scan
-ACROSS_LANES, ACROSS_COLUMNS = 8, 8  # threads of a row, and columns of each, if neighbouring lanes are rows
+# Registers per thread for the live tile of a look-back scan: several blocks share an SM, so that some load and store
+# while others wait for what lies before their tile.
+LOOKBACK_WORDS = 32
+# Threads of a row and columns of each, if neighbouring lanes are rows; more threads of fewer rows, which shall have as
+# many of an SM in all.
+ACROSS_LANES, ACROSS_COLUMNS, ACROSS_MOST, ACROSS_THREADS = 8, 8, 32, 768
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def _registers(kernel: KernelIR, elements: int) -> int:
 def _along(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     """Tiles of a row, one after another, each by a block (or by a part of one, where rows are short)."""
     size = max(operand.dtype.itemsize for operand in kernel.operands)
-    schedule = _tiles(LoopedRowSchedule, kernel, extents[-1], hardware, TILE_WORDS * 4 // size, BLOCK)
+    schedule = _tiles(LoopedRowSchedule, kernel, extents[-1], hardware, TILE_WORDS * 4 // size)
     reason = (
         f"{extents[-1]} columns are scanned in tiles of {schedule.tile_elements} by {schedule.threads} threads, "
         f"and the state of a tile's end is carried to the next"
@@ -106,12 +110,14 @@ def _linked(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
     if not alone or rows >= FEW_ROWS * hardware.multiprocessors or columns <= LONGEST:
         return None
     wide = any(v.dtype.bits == 64 for use in phase.scan_uses for v in use.accumulators)
-    # 64-bit states take temporaries of two registers; split vectors and lone elements are masked one by one
+    # Split vectors and lone elements are masked one by one.
     masked = row_width(kernel) == 1 or max_misalignment(kernel, row_width(kernel))
-    elements, room = 1, LOOKBACK_WORDS // (2 if wide or masked else 1)
+    elements, room = 1, LOOKBACK_WORDS // (2 if masked else 1)
     while elements * 2 * _alive(kernel, phase) <= room:
         elements *= 2
-    schedule = _tiles(LookbackSchedule, kernel, columns, hardware, elements, LOOKBACK_BLOCK)
+    need = ADDRESSING + round(_alive(kernel, phase) * elements) + most_registers_with_arguments(kernel.phases)
+    need += WIDE * wide  # 64-bit states take temporaries of two registers
+    schedule = _tiles(LookbackSchedule, kernel, columns, hardware, elements, need)
     reason = (
         f"few rows: each tile of {schedule.tile_elements} of {columns} columns is a block of {schedule.threads} "
         f"threads, that finds what lies before it from the totals that earlier tiles leave"
@@ -130,16 +136,16 @@ def _alive(kernel: KernelIR, phase: Phase) -> float:
 
 
 def _tiles(
-    kind: type[RowSchedule], kernel: KernelIR, columns: int, hardware: Hardware, elements: int, most: int
+    kind: type[RowSchedule], kernel: KernelIR, columns: int, hardware: Hardware, elements: int, need: int = 0
 ) -> RowSchedule:
-    """Tiles of so many elements a thread, by up to `most` threads."""
+    """Tiles of so many elements a thread, which may `need` more registers than tiles of a loop, or fewer."""
     width = row_width(kernel)
     vectors = max(1, elements // width)
     threads = WARP
-    while threads < most and columns > width * vectors * threads:
+    while threads < BLOCK and columns > width * vectors * threads:
         threads *= 2
     rows = ROWS if threads == WARP else 1
-    need = _registers(kernel, width * vectors) + WIDE * kernel.index64
+    need = (need or _registers(kernel, width * vectors)) + WIDE * kernel.index64
     blocks = blocks_for(hardware, need, threads * rows)
     registers = predicted_registers(kernel, hardware, need, blocks, threads * rows)
     return kind(width, vectors, 0, threads, rows, blocks, registers=registers)
@@ -168,8 +174,9 @@ def _across(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
     rows, full = prod(extents[: kernel.row_axes]), kernel.element_operands
     if rows < WARP or not full or any(kernel.operands[k].strides[-1] == "1" for k in full):
         return None
-    lanes = 1
-    while lanes < ACROSS_LANES and extents[-1] > lanes * ACROSS_COLUMNS:
+    few, lanes = ACROSS_THREADS * hardware.multiprocessors, 1
+    most = next((n for n in (ACROSS_LANES, 2 * ACROSS_LANES) if rows * n >= few), ACROSS_MOST)
+    while lanes < most and extents[-1] > lanes * ACROSS_COLUMNS:
         lanes *= 2
     need = _registers(kernel, ACROSS_COLUMNS) + WIDE * kernel.index64
     blocks = blocks_for(hardware, need, lanes * WARP)
