@@ -73,12 +73,15 @@ class CudaClock:
         device = cupy.cuda.Device()
         size = max(128 << 20, 2 * device.attributes["L2CacheSize"])
         self._flushed = cupy.random.default_rng(0).random(size // 4, dtype=cupy.float32)
+        self._overwritten = cupy.empty_like(self._flushed)
         self._sink = cupy.empty((), cupy.float32)
         self._kilohertz = device.attributes.get("ClockRate", 2_000_000)
         self._spin = cupy.RawKernel(SPIN, "spin")
 
     def cold(self, call: Call, repetitions: int) -> list[float]:
-        """µs between events around each of these calls, after the L2 is emptied by reading.
+        """µs between events around each of these calls, after the L2 is emptied by writing and reading.
+
+        Reading alone leaves lines that were loaded with evict_last.
 
         The GPU spins while the host enqueues the call, so that the events enclose the GPU's work alone.
         """
@@ -91,6 +94,7 @@ class CudaClock:
 
         def once() -> float:
             start, end = cuda.Event(), cuda.Event()
+            self._overwritten.fill(0)
             self._flushed.max(out=self._sink)
             self._spin((1,), (1,), (cycles,))
             start.record()
