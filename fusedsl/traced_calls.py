@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from .arguments import Arguments, Untraceable
 from .errors import ArgumentError, FusedslError
 from .interop.jax_arrays import as_given
+from .ir.graph import Node
 from .kernel_ir.plan import graph_to_json, plan_to_json
 from .program import Program, call_steps
 from .runtime.argument_keys import argument_key
@@ -20,6 +20,7 @@ from .runtime.arrays import ArrayFacts, Weak, describe
 from .runtime.memory_overlap import overlap
 from .trace import Traced
 from .trace.array_library import is_array
+from .trace.expression_spans import FunctionText, Span
 
 
 class TracedSource:
@@ -31,6 +32,10 @@ class TracedSource:
         self.traced = traced
         self.text = source_of(function)
         self.title = getattr(function, "__qualname__", repr(function))
+
+    def expression_nodes(self) -> dict[Span, list[Node]]:
+        """The nodes that each expression of the text makes."""
+        return self.traced.expression_nodes()
 
     def build(self, parameters, extents, options):
         """The graph of the trace; ArgumentError for parameters of another signature than its own."""
@@ -168,10 +173,8 @@ def check_captures(traced: Traced, facts: Sequence[ArrayFacts | Weak]) -> None:
 
 
 def source_of(function: Callable) -> str:
-    try:
-        return inspect.cleandoc(inspect.getsource(function))
-    except (OSError, TypeError):
-        return f"def {getattr(function, '__name__', 'function')}(...): ..."
+    """The lines of a function without the indentation that all have."""
+    return FunctionText(function).text
 
 
 def has_abstract(values: Any) -> bool:

@@ -27,11 +27,12 @@ class TextPiece:
 
 
 def program_pieces(call: ResolvedCall, owned: Owners) -> tuple[TextPiece, ...]:
-    """The text of a call's program in pieces; that of a function as one."""
+    """The text of a call's program, or the source of its function, in pieces."""
     source = call.plans.source
-    if not isinstance(source, TextSource):
-        return (TextPiece(source.text),)
-    spans = _spans(call, source.program, source.constants)
+    if isinstance(source, TextSource):
+        spans = _spans(call, source.program, source.constants)
+    else:
+        spans = getattr(source, "expression_nodes", dict)()  # a saved function has none
     colours: list[tuple[int, ...]] = [()] * len(source.text)
     for (start, end), nodes in sorted(spans.items(), key=lambda item: (item[0][0], -item[0][1])):
         kernels = {k for n in nodes for k in owned.get(below_views(n), ())}

@@ -44,6 +44,8 @@ class ArrayState:
         self._base, self._view, self._version_read = base, view, -1
         if base is not None and view is not None:
             self._node, self._version_read = view.read(base.node), base.version
+        elif node is not None:
+            recorder.expressions.add(node)
 
     @property
     def rebinds(self) -> bool:
@@ -118,6 +120,7 @@ class ArrayState:
             raise ArgumentError("a number cannot be written to", "trace.write", help="use a 0-d array")
         self._node = value
         self.writes += 1
+        self.recorder.expressions.add(value)
 
     def _release_base(self) -> bool:
         """Detach a possible view from its base, which no one may read afterwards; False if the caller can read it."""

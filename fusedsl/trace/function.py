@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import types
 from collections import OrderedDict, defaultdict, deque
@@ -18,6 +19,7 @@ from ..ir.interp import concrete
 from .array_library import ConstantArray, LibraryDiscovered, array_classes
 from .boolean_selection import BooleanSelection
 from .containers import DEPTH, TracedContainer
+from .expression_spans import Span
 from .function_rewriter import FunctionRewriter
 from .guards import Guard
 from .numpy.lists import unwrap
@@ -63,6 +65,7 @@ class Traced:
     baked: Mapping[int, bool | int | float]  # numbers that decided a branch or shape: argument → value
     state_guards: tuple[Guard, ...]  # globals, cells and attributes that the function read
     differentiable: Graph | None = None  # the graph with marks of what derivatives take as constants; None: no marks
+    expression_nodes: Callable[[], dict[Span, list[Node]]] = dict  # of each expression of the function's text
 
     def unchanged(self) -> bool:
         """True if every global, cell and attribute that the function read still has its value."""
@@ -102,10 +105,10 @@ def trace(function: Callable, inputs: TraceInputs, options: Options) -> Traced:
     """
     parameters = tuple(leaves(inputs.positional, inputs.keywords))
     try:
-        return _traced(function, inputs, Recorder(parameters, inputs, options))
+        return _traced(function, inputs, Recorder(function, parameters, inputs, options))
     except LibraryDiscovered as adopted:
         inputs = replace(inputs, example=adopted.example)
-        return _traced(function, inputs, Recorder(parameters, inputs, options, library_discovered=True))
+        return _traced(function, inputs, Recorder(function, parameters, inputs, options, library_discovered=True))
 
 
 def _traced(function: Callable, inputs: TraceInputs, recorder: Recorder) -> Traced:
@@ -146,6 +149,7 @@ def _traced(function: Callable, inputs: TraceInputs, recorder: Recorder) -> Trac
         dict(recorder.baked),
         tuple(rewriter.state_guards),
         builder.differentiable(nodes),
+        functools.partial(recorder.expressions.spans, builder),
     )
 
 

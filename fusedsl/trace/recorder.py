@@ -9,9 +9,10 @@ from typing import Any
 
 from ..errors import FusedslError, TraceError
 from ..ir import shapes
-from ..ir.graph import Node
+from ..ir.graph import Node, Site
 from ..lang.evaluate import TextEvaluator
 from .array_library import library
+from .expression_spans import ExpressionNodes
 from .source_location import innermost, site_of
 from .trace_values import TraceValues
 from .tracer import Tracer
@@ -27,9 +28,15 @@ class Recorder(TraceValues):
 
     _records = False  # whether torch recorded gradients as the trace began
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, function: Callable, *given: Any, **named: Any) -> None:
+        self.expressions = ExpressionNodes(function)
         super().__init__(*given, **named)
         self._records = _torch_records()
+
+    def locate(self, frame: Any) -> tuple[Site, str | None]:
+        """The user's line that runs in a frame, with a note; values that follow belong to it."""
+        self.expressions.enter(frame)
+        return site_of(frame)
 
     def tracer(self, node: Node, mutable: bool = True, captured: bool = False) -> Tracer:
         """The tracer of a node; of a constant to derivatives, where the function turns torch's gradients off."""

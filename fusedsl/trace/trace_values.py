@@ -14,7 +14,7 @@ from ..config import Options
 from ..errors import ArgumentError, DTypeError, FusedslError, LimitError, TraceError
 from ..ir.builder import GraphBuilder
 from ..ir.dims import Symbol
-from ..ir.graph import Node, Parameter, Type, constant, walk
+from ..ir.graph import Node, Parameter, Site, Type, constant, walk
 from ..ir.interp import concrete
 from ..ir.types import DTYPES, DType
 from ..lang import argument_binding, calls, functions, parameter_kinds
@@ -23,7 +23,6 @@ from ..lang.evaluate import TextEvaluator
 from .array_library import LibraryDiscovered, empty, is_array, library
 from .boolean_selection import BooleanSelection
 from .signatures import bind_arguments
-from .source_location import site_of
 from .tracer import Tracer
 from .unsupported import refusal
 
@@ -64,6 +63,8 @@ class TraceInputs:
 
 class TraceValues:
     """The graph under construction, and what enters it."""
+
+    locate: Callable[[Any], tuple[Site, str | None]]  # the source line of a frame, with a note
 
     def __init__(
         self, parameters: tuple[Parameter, ...], inputs: TraceInputs, options: Options, library_discovered: bool = False
@@ -265,8 +266,7 @@ class TraceValues:
             return self.wrap(self.call(name, values, named))
 
     def call(self, name: str, values: tuple, named: dict[str, Any]) -> Any:
-        table = functions.lookup(name)
-        if table is not None:
+        if (table := functions.lookup(name)) is not None:
             return functions.call(self.builder, table, bind_arguments(self, name, table.parameters, values, named))
         composite = calls.prelude_function(self.evaluator, name)
         if composite is None:
@@ -285,7 +285,7 @@ class TraceValues:
     def at_user_line(self):
         """Attribute the nodes and errors of this block to the user's line that is running."""
         self.operations += 1
-        site, note = site_of(sys._getframe(2))
+        site, note = self.locate(sys._getframe(2))
         self.builder.site = self.evaluator.python_site = site
         self.builder.find_site, self.builder.names = None, ()
         try:

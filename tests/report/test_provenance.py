@@ -1,5 +1,7 @@
 """Which kernels compute which part of a program, its passes as text, and the tiles of its masks."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from fusedsl.report.passes import pass_outputs
 from fusedsl.report.program_spans import program_pieces
 from fusedsl.report.provenance import owners
 from fusedsl.report.tile_map import EMPTY, FULL, PARTIAL, tile_maps
+from fusedsl.trace import expression_spans
 
 X = fd.spec((4096, 4096))
 
@@ -99,3 +102,79 @@ def test_masks_of_data_have_no_map_and_a_reason(mask):
     q, ids = fd.spec((1, 2, 512, 64), "float16"), fd.spec(512, "int64")
     (found,) = tile_maps(resolved(f"attention(q, k, v, mask='{mask}', d=d)", q, q, q, ids))
     assert not found.cells and "elements of arrays" in found.note
+
+
+# -- fused functions
+
+
+def helper(t):
+    return np.exp(t - t.max(axis=0))
+
+
+def pieces_of(function, *given, device="cuda"):
+    def look(program, values):
+        call = resolved_call(program, values, device, None)
+        return [(p.text.strip(), p.kernels) for p in program_pieces(call, owners(call))]
+
+    return function._inspect(given, {}, look)
+
+
+def coloured(function, *given, **how):
+    return {text: kernels for text, kernels in pieces_of(function, *given, **how) if kernels}
+
+
+@fd.fuse
+def in_steps(x, w):
+    "naïve"  # columns of bytecode count bytes
+    a = helper(x)
+    b = (a.sum(axis=0)
+         + w)  # fmt: skip
+    for _ in range(2):
+        b = np.tanh(b) * 2
+    b[1:3] = 0
+    b += 1
+    return np.cumsum(b), a[:, ::-1]
+
+
+LINES = sys.version_info < (3, 11)  # bytecode has no columns
+
+
+@pytest.mark.skipif(LINES, reason="columns of bytecode: Python 3.11")
+def test_expressions_of_a_function_belong_to_kernels():
+    found = coloured(in_steps, fd.spec((64, 64)), fd.spec(64))
+    assert found == {
+        "helper(x)": (0, 1),
+        "a.sum(axis=0)": (1,),
+        "+ w": (2,),
+        "np.tanh(b) * 2": (2,),
+        "b[1:3]": (2,),
+        "b += 1": (2,),
+        "np.cumsum(b)": (2,),
+    }
+    assert "".join(text for text, _ in pieces_of(in_steps, fd.spec((64, 64)), fd.spec(64))).startswith("@fd.fuse")
+
+
+def test_lines_of_a_function_belong_to_kernels(monkeypatch):
+    columns = expression_spans._position
+    monkeypatch.setattr(expression_spans, "_position", lambda *given: (*columns(*given)[:2], None, None))
+    found = coloured(in_steps, fd.spec((64, 64)), fd.spec(64))
+    assert found["a = helper(x)"] == (0, 1) and found["b = np.tanh(b) * 2"] == (2,) and found["b += 1"] == (2,)
+
+
+@pytest.mark.skipif(LINES, reason="columns of bytecode: Python 3.11")
+def test_indented_functions_lambdas_and_methods_too():
+    class Model:
+        @fd.fuse
+        def gram(self, x):
+            return x.T @ x - x.mean()
+
+    shifted = fd.fuse(lambda x: x.max() + x)
+    assert coloured(shifted, np.ones((4, 8)), device="cpu") == {"x.max() + x": (0,)}
+    found = coloured(Model.gram, Model(), np.ones((30, 30)), device="cpu")
+    assert found == {"x.T @ x -": (1,), "x.mean()": (0, 1)}
+
+
+def test_a_function_without_source_is_one_piece():
+    scope = {"np": np}
+    exec("def f(x): return np.exp(x) + x.sum()", scope)
+    assert pieces_of(fd.fuse(scope["f"]), X) == [("def f(...): ...", ())]
