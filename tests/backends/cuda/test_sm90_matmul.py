@@ -96,6 +96,17 @@ def test_every_tile_shape_gives_the_same(name, shape, columns, chosen):
     assert {(s.warpgroups, s.pingpong, s.cluster, s.columns) for s in made} == {(*shape, columns)}
 
 
+@pytest.mark.parametrize("lead", [1, 3])
+@pytest.mark.parametrize("cluster", [1, 2])
+@pytest.mark.parametrize("k", [64, 520])
+def test_warpgroups_of_a_tile_take_turns_at_their_epilogues(lead, cluster, k, chosen, monkeypatch):
+    made, only = chosen
+    monkeypatch.setattr(sm90_schedule, "LEAD", lead)
+    only(warpgroups=2, pingpong=1, cluster=cluster, columns=128)
+    agrees(*EPILOGUES["bias of columns, a residual"], arrays(k=k))  # a tile of one K-slice, and of nine
+    assert {s.lead for s in made} == {lead}
+
+
 @pytest.mark.parametrize("splits", [2, 3])
 @pytest.mark.parametrize("columns, warpgroups", [(64, 2), (128, 1)])
 def test_parts_of_a_sum_are_added_in_order(splits, columns, warpgroups, chosen, monkeypatch):

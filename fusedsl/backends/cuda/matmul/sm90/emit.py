@@ -51,8 +51,11 @@ from .work_tiles import Sm90WorkTiles
 
 PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
+# of a consumer, beside accumulators and what its epilogue loads; and for stores that threads issue, or folds
+OTHER_REGISTERS, ADDRESS_REGISTERS = 40, 16
 SMEM_ADDRESSES = (1 << 18) - 1
 ROW_BYTES = 2 * SLICE  # of a swizzled row
+LEAD_BARRIER = 3  # the second warpgroup of a tile waits there for the first; 1 and 2 are those of each warpgroup
 PANEL_BYTES = SLICE * ROW_BYTES  # of 64 columns of a K-slice whose columns are contiguous
 
 
@@ -165,7 +168,7 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
         src, s = self.src, self.schedule
         count = s.columns * len(s.pairs) // 2
         zeros = src.bind("zeros", src.bind("sum_fragment", Fragment(2 * count)).zeros())
-        epilogue = PanelEpilogue(src, self.operands.axes, s.panel, s.even)
+        epilogue = PanelEpilogue(src, self.operands.axes, s.panel, s.even, self._room(count))
         epilogue.store_by_tma(
             s.tma_stores, self.maps[len(self.multiplied) :], self.kernel.tma_boxes, s.columns // s.panel
         )
@@ -182,26 +185,41 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
                 with src.if_("(warpgroup == 1) | (tile != first_tile)"):
                     src.emit(bar_sync("1 + warpgroup", 2 * WARPGROUP))
             self._multiply()
+            if s.pingpong == 1:
+                src.assign("row_from", f"int32(row_from + warpgroup * {ROWS})")
+            if s.splits == 1:
+                self._begin(epilogue)
+            self._await_products()
             if s.pingpong > 1:
                 self._skip_stages()
-            else:
-                src.assign("row_from", f"int32(row_from + warpgroup * {ROWS})")
             last = self._add_parts(count, zeros)
             with src.if_(last):
+                if s.splits > 1:
+                    self._begin(epilogue)
                 self._finish(epilogue)
             src.emit(f"tile = int32(tile + {s.pingpong} * tile_step)")
         epilogue.end()
 
+    def _room(self, accumulators: int) -> int:
+        """The registers of a consumer for what its epilogue loads."""
+        phase = self.kernel.phases[0]
+        by_threads = len(phase.row_stores) > len(self.schedule.tma_stores) or phase.panel_folds is not None
+        return CONSUMER_REGISTERS - accumulators - OTHER_REGISTERS - (ADDRESS_REGISTERS if by_threads else 0)
+
+    def _begin(self, epilogue: PanelEpilogue) -> None:
+        epilogue.begin()
+        epilogue.load_ahead(0)
+
     def _finish(self, epilogue: PanelEpilogue) -> None:
         """Emit the epilogue of a tile, panel by panel."""
         src, s = self.src, self.schedule
-        epilogue.begin()
         for first in range(0, s.columns, s.panel):
             accumulators = {}
             for product, use in enumerate(self.kernel.phases[0].folds):
                 panel = src.bind(f"accumulators{product}_{first}", take_panel(product * s.columns + first, s.panel))
                 accumulators[use.accumulators[0].name] = panel("accumulators")
-            epilogue.finish(first, accumulators)
+            following = first + s.panel
+            epilogue.finish(first, accumulators, following if following < s.columns else None)
 
     def _add_parts(self, count: int, zeros: Function) -> str:
         """Emit the sum of a tile's parts by the warpgroup that is the last to have one; the condition that it is."""
@@ -229,6 +247,10 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
         kind = PTX_TYPES[self.kernel.operands[self.multiplied[0]].dtype.name]
         start = src.bind("start_products", wgmma_slice(kind, s.columns, s.pairs, s.majors))
         src.emit("k, before = int32(0), int32(0)")
+        if s.lead:
+            src.assign("lead", f"minimum(int32({s.lead}), slices)")
+            with src.if_("warpgroup == 1"):
+                src.emit(bar_sync(LEAD_BARRIER, 2 * WARPGROUP))
         with src.while_("k < slices"):
             src.emit(mbarrier_wait_parity("full + 8 * stage", "parity"))
             # a descriptor has 18 bits of an address: in a cluster there are more, which name the block
@@ -248,8 +270,15 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
             src.assign("before", "stage")
             self._advance_stage()
             src.emit("k = int32(k + 1)")
+            if s.lead:
+                with src.if_("(warpgroup == 0) & (k == lead)"):
+                    src.emit(bar_arrive(LEAD_BARRIER, 2 * WARPGROUP))
         if s.pingpong > 1:
             src.emit(bar_arrive("2 - warpgroup", 2 * WARPGROUP))
+
+    def _await_products(self) -> None:
+        """Emit the wait for the last K-slice of a tile."""
+        src = self.src
         src.assign("accumulators", src.bind("wait_products", wgmma_wait(0))("accumulators"))
         with src.if_("elected"):
             self._release("before")

@@ -25,6 +25,7 @@ STAGING = 2  # panels of outputs that a warpgroup holds in shared memory
 WORD_BYTES = 4  # of a warpgroup in shared memory, to share a flag
 SPLITS = (2, 3, 4, 6, 8)
 LEAST_SLICES = 8  # of a part of a tile
+LEAD = 0  # see Sm90MatmulSchedule.lead
 LONGEST = 1 << 31  # rows, columns and steps are int32
 COLUMNS = (256, 192, 128, 64)  # of a tile, that are tried
 SHAPES = ((2, 1, 1), (2, 1, 2), (1, 2, 1), (1, 2, 2), (1, 1, 1))  # warpgroups of a tile, tiles at once, cluster
@@ -65,6 +66,7 @@ class Sm90MatmulSchedule(Schedule):
     tma_stores: tuple[int, ...]  # outputs, as kernel operands, that are stored by TMA
     even: bool  # the columns of the result, in number: a thread stores pairs of them
     splits: int = 1  # warpgroups that sum parts of one tile, each over some of its K-slices
+    lead: int = 0  # K-slices that the first warpgroup of a tile is ahead of the second: their epilogues alternate
     blocks: int = 1
     reason: str = field(default="", compare=False)
     registers: int = field(default=168, compare=False)
@@ -221,7 +223,12 @@ def candidates(
             room = hardware.block_shared - one.smem_bytes + MOST_STAGES * (one.stage_bytes + 2 * MBARRIER_BYTES)
             stages = min(MOST_STAGES, room // (one.stage_bytes + 2 * MBARRIER_BYTES))
             if stages >= 2:
-                yield dataclasses.replace(one, stages=stages)
+                yield with_lead(dataclasses.replace(one, stages=stages), LEAD)
+
+
+def with_lead(s: Sm90MatmulSchedule, lead: int) -> Sm90MatmulSchedule:
+    """The schedule with this lead, as far as it has two warpgroups on a tile, and stages for what the second awaits."""
+    return dataclasses.replace(s, lead=min(lead, s.stages - 1) if s.warpgroups == 2 else 0)
 
 
 def parts(s: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> Iterator[Sm90MatmulSchedule]:
