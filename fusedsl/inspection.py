@@ -145,7 +145,8 @@ class Inspectable(ABC):
 
         It shows the program with the kernels that compute each expression, the operations before and the kernels after
         fusion, both on a roofline, registers and occupancy on five architectures, the tiles of attention masks, the
-        generated files beside their PTX (and SASS, if nvdisasm is installed), and the program after each pass.
+        generated files beside their PTX (and SASS, if nvdisasm is installed), and the program after each pass. On the
+        CPU the roofline is that of the time model, and with `measure=True` of this machine.
 
         The other arguments are those of `explain`; `compile` may also list the compute capabilities to compile for, as
         in `compile=(80, 90)`. OSError if the file cannot be written.

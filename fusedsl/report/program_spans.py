@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,8 @@ def program_pieces(call: ResolvedCall, owned: Owners) -> tuple[TextPiece, ...]:
         kernels = {k for n in nodes for k in owned.get(below_views(n), ())}
         if kernels:
             colours[start:end] = [tuple(sorted(kernels))] * (end - start)
+    for margin in re.finditer(r"^[ \t]+", source.text, re.MULTILINE):
+        colours[margin.start() : margin.end()] = [()] * len(margin[0])
     return _joined(source.text, colours)
 
 

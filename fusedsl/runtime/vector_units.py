@@ -58,25 +58,40 @@ def blas_vector_bytes() -> int | None:
     return None
 
 
+def multiply_add_rate() -> float:
+    """Multiply-adds of float32 a second of one thread of this processor, measured."""
+    from ..backends.cpu.processor import host
+
+    lanes = host().vectors.bytes // 4
+    widths = (lanes, lanes // 2)
+    times = _seconds(widths)
+    return max(STEPS * CHAINS * n / taken for n, taken in zip(widths, times))
+
+
 def _is_one_operation(width: int) -> bool:
     """Whether multiply-adds of so many bytes take no longer than as many of half the bytes."""
+    whole, half = _seconds((width // 4, width // 8))
+    return whole < SAME * half
+
+
+def _seconds(lanes: tuple[int, ...]) -> list[float]:
+    """The least time of the chains of multiply-adds, for vectors of each of these numbers of float32."""
     import llvmlite.binding as llvm
 
     from ..backends.cpu.compiler import machine
     from ..backends.cpu.processor import host
     from .object_loader import load
 
-    lanes = (width // 4, width // 8)
     module = llvm.parse_assembly("\n".join(_chains(f"chains{n}", n) for n in lanes))
     calls = load(machine(host()).emit_object(module), tuple(f"chains{n}" for n in lanes))
-    memory = (ctypes.c_uint8 * (2 * width))()
+    memory = (ctypes.c_uint8 * (8 * max(lanes)))()
     best = [float("inf")] * len(lanes)
     for _ in range(ROUNDS):
         for k, call in enumerate(calls):
             begun = perf_counter()
             call(ctypes.addressof(memory), 0, STEPS)
             best[k] = min(best[k], perf_counter() - begun)
-    return best[0] < SAME * best[1]
+    return best
 
 
 def _chains(name: str, lanes: int) -> str:

@@ -83,6 +83,26 @@ def test_points_are_where_their_numbers_say():
         assert y <= 1.05 * min(card["instructions_per_second"], x * card["bytes_per_second"])
 
 
+def test_a_cpu_has_a_roofline_of_its_cores():
+    data, reader = made("softmax(x @ w, -1)", X, X, device="cpu")
+    card = data["hardware"]
+    points = [p for p in (*data["roofline"]["kernels"], *data["roofline"]["operations"]) if p is not None]
+    assert len(points) > 2 and card["is_cpu"]
+    for p in points:
+        roof = min(card["instructions_per_second"], p["instructions_per_byte"] * card["bytes_per_second"])
+        assert p["instructions_per_second"] == pytest.approx(roof)
+    assert "measure=True" in "".join(reader.text) and "dashed" not in str(reader.elements)
+
+
+def test_a_measured_cpu_has_a_measured_roofline():
+    x = np.ones((300, 1000), np.float32)
+    data = page_data(fd.kernel("exp(x) - sum(x, -1)[:, None]")._program, [x], measure=True)
+    (kernel,), (point,) = data["explanation"]["kernels"], data["roofline"]["kernels"]
+    assert point["seconds"] == kernel["measured_seconds"] > 0
+    assert data["hardware"]["bytes_per_second"] > 1e8 and data["hardware"]["instructions_per_second"] > 1e8
+    assert "measured" in "".join(read_html(document(data)).text)
+
+
 def test_bars_are_as_long_as_the_bytes():
     told = explain(fd.kernel("exp(x) * 2 + 1 - x")._program, [fd.spec((1000, 1000))], "cpu").to_dict()
     bars = read_html(bytes_picture({"explanation": told})).having("data-bytes")
@@ -114,7 +134,7 @@ def test_nothing_in_a_text_becomes_markup(name):
 
 def test_what_is_not_there_has_a_reason():
     on_cpu, on_cuda = made(STEPS, X, device="cpu")[0], made(STEPS, X)[0]
-    assert set(on_cpu["absent"]) == {"roofline", "listings", "cards"} and "cc=90" in on_cpu["absent"]["roofline"]
+    assert set(on_cpu["absent"]) == {"listings", "cards"} and "cc=90" in on_cpu["absent"]["cards"]
     assert set(on_cuda["absent"]) == {"listings", "cards"} and "compile=False" in on_cuda["absent"]["cards"]
     text = "".join(made(STEPS, X, device="cpu")[1].text)
     assert all(reason in text for reason in on_cpu["absent"].values())

@@ -66,7 +66,8 @@ def roofline_picture(data: Mapping[str, Any]) -> str:
     ridge = card["instructions_per_second"] / card["bytes_per_second"]
     across = _decades([p["instructions_per_byte"] for p in points] + [ridge])
     roofs = [card["instructions_per_second"]]
-    roofs += [card["tensor_multiply_adds_per_second"]] if roofline["has_products"] else []
+    tensor = card["tensor_multiply_adds_per_second"]
+    roofs += [tensor] if roofline["has_products"] and tensor > roofs[0] else []
     up = _decades([p["instructions_per_second"] for p in points] + roofs)
     scale = _Scale(across, up)
     parts = [*_axes(scale), *(_roof(scale, card, rate) for rate in roofs)]
@@ -76,12 +77,11 @@ def roofline_picture(data: Mapping[str, Any]) -> str:
     steps, launched = data["explanation"]["before"]["steps"], data["explanation"]["kernels"]
     for point, about, step in zip(operations, data["operations"], steps):
         if point is not None:
-            told = f"{step['operation']}, unfused: {bytes_text(step['bytes'])}, about {seconds_text(step['seconds'])}"
+            told = f"{step['operation']}, unfused: {bytes_text(step['bytes'])}, about {seconds_text(point['seconds'])}"
             parts.append(_dot(scale, point, 4.5, f"hollow {colour(about['kernels'])}", told))
     for k, (point, kernel) in enumerate(zip(kernels, launched)):
         if point is not None:
-            time = seconds_text(kernel["measured_seconds"] or kernel["seconds"])
-            told = f"kernel {k}: {bytes_text(kernel['bytes'])}, {time}"
+            told = f"kernel {k}: {bytes_text(kernel['bytes'])}, {seconds_text(point['seconds'])}"
             parts.append(_dot(scale, point, 7.0, f"solid {colour([k])}", told))
     parts += _names(scale, kernels, operations)
     return drawing("".join(parts), WIDE, HIGH, "kernels and unfused operations on a roofline", class_="chart")

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import CompileError
+from ...fusion.roofline import Work
 from ...fusion.unfused_cost import unfused_kernels
+from ...hardware import Hardware
 from ...ir.graph import Graph, Node
 from ...program import Program
 from ...program.resolve_call import ResolvedCall
 from ...runtime.compile import source_of
+from ..cpu_limits import cpu_limits, cpu_seconds
 from ..explain import Explanation, explain, plain, resolved_call
 from ..listing import ListedLine, Listing, list_kernel
 from ..passes import pass_outputs
@@ -44,15 +47,16 @@ def page_data(
     explanation = explain(program, values, device, cc, compiles, measure)
     call = resolved_call(program, values, device, cc, this_machine() if measure else None)
     owned = owners(call)
+    limits = call.target.hardware or cpu_limits(measure)
     absent: dict[str, str] = {}
     asked = ARCHITECTURES if compile is True else () if not compiles else tuple(map(parse_cc, compile))
     return {
         "version": 1,
         "explanation": explanation.to_dict(),
-        "hardware": _hardware(call),
+        "hardware": _limits(limits),
         "program": plain(program_pieces(call, owned)),
         **_graph(call, owned),
-        "roofline": _roofline(call, explanation, owned, absent),
+        "roofline": _roofline(call, explanation, owned, limits),
         "listings": _listings(call, explanation, compiles, absent),
         "passes": [_pass(x) for x in plain(pass_outputs(call))],
         "cards": plain(_cards(call, asked, absent)),
@@ -61,13 +65,15 @@ def page_data(
     }
 
 
-def _hardware(call: ResolvedCall) -> dict[str, Any] | None:
+def _limits(card: Hardware) -> dict[str, Any]:
     """The limits of the roofline."""
-    card = call.target.hardware
-    if card is None:
-        return None
     rates = {"bytes_per_second": card.bandwidth, "instructions_per_second": card.issue_rate}
-    return {"card": card.card, **rates, "tensor_multiply_adds_per_second": card.rate(card.tensor)}
+    return {
+        "card": card.card,
+        "is_cpu": not card.cc[0],
+        **rates,
+        "tensor_multiply_adds_per_second": card.rate(card.tensor),
+    }
 
 
 def _pass(output: dict[str, Any]) -> dict[str, Any]:
@@ -119,21 +125,15 @@ def _below(root: Node, number: Mapping[Node, int], graph: Graph) -> list[str | i
 # -- the roofline
 
 
-def _roofline(
-    call: ResolvedCall, explanation: Explanation, owned: Owners, absent: dict[str, str]
-) -> dict[str, Any] | None:
+def _roofline(call: ResolvedCall, explanation: Explanation, owned: Owners, limits: Hardware) -> dict[str, Any]:
     """Instructions a byte and a second, of kernels and of unfused operations; by measurement where there is one."""
     products = _products(call, owned)
-    kernels = [
-        _point(k.bytes, products.get(n, k.instructions), k.measured_seconds or k.seconds)
-        for n, k in enumerate(explanation.kernels)
-    ]
-    if call.target.hardware is None:
-        absent["roofline"] = f"the time model knows GPUs; {FOR_GPUS}"
-        return None
+    counts = [(k.bytes, products.get(n, k.instructions)) for n, k in enumerate(explanation.kernels)]
+    times = [k.measured_seconds or k.seconds for k in explanation.kernels]
     steps = explanation.before.steps
     has_products = any(step.operation == "contract" for step in steps)
-    operations = [_point(s.bytes, s.instructions, s.seconds) for s in steps]
+    kernels = [_point(*count, time, limits) for count, time in zip(counts, times)]
+    operations = [_point(s.bytes, s.instructions, s.seconds, limits) for s in steps]
     return {"kernels": kernels, "operations": operations, "has_products": has_products}
 
 
@@ -149,11 +149,17 @@ def _products(call: ResolvedCall, owned: Owners) -> dict[int, int]:
     return {k: counts[k] for k in multiplying}
 
 
-def _point(bytes: int, instructions: int, seconds: float | None) -> dict[str, float] | None:
-    """A point of the roofline; None for a kernel that does nothing."""
-    if not bytes or not instructions or not seconds:
+def _point(bytes: int, instructions: int, time: float | None, limits: Hardware) -> dict[str, float] | None:
+    """A point of the roofline, on the CPU by its limits if there is no time; None for a kernel that does nothing."""
+    if not limits.cc[0] and time is None:
+        time = cpu_seconds(Work(bytes, 0, instructions), limits)
+    if not bytes or not instructions or not time:
         return None
-    return {"instructions_per_byte": instructions / bytes, "instructions_per_second": instructions / seconds}
+    return {
+        "instructions_per_byte": instructions / bytes,
+        "instructions_per_second": instructions / time,
+        "seconds": time,
+    }
 
 
 # -- what compilers make

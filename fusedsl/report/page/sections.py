@@ -61,21 +61,27 @@ def _counts(names: Iterable[str]) -> str:
 
 def roofline(data: Data) -> str:
     """The roofline, with what its marks mean."""
-    if data["roofline"] is None:
-        return unavailable(data, "roofline")
     card = data["hardware"]
     measured = any(k["measured_seconds"] is not None for k in data["explanation"]["kernels"])
-    times = "Times of kernels are measured, the others are" if measured else "Times are"
     words = (
         "A dot is a kernel, a circle the operation that it replaces, if it were launched by itself. "
         f"The line is what {escape(card['card'])} can do: {bytes_text(card['bytes_per_second'])}/s of memory, and "
-        f"{card['instructions_per_second'] / 1e12:.3g} · 10¹² instructions/s. {times} those of the time model."
+        f"{card['instructions_per_second'] / 1e12:.3g} · 10¹² instructions/s. {_times_of(card, measured)}"
     )
     if data["roofline"]["has_products"]:
-        words += (
-            " A multiply-add of a matrix product counts as one; the dashed line is what tensor cores do in float16."
-        )
+        words += " A multiply-add of a matrix product counts as one"
+        words += "." if card["is_cpu"] else "; the dashed line is what tensor cores do in float16."
     return roofline_picture(data) + tag("p", words, class_="faint")
+
+
+def _times_of(card: Data, measured: bool) -> str:
+    """Where the times of a roofline's marks are from."""
+    if not card["is_cpu"]:
+        return f"Times {'of kernels are measured, the others ' if measured else ''}are those of the time model."
+    if measured:
+        return "The line and the times of kernels are measured; circles are on the line."
+    limit = "whether memory or arithmetic limits each"
+    return f"Nothing is measured: the marks are on the line, and show {limit}; measure=True times the kernels."
 
 
 def kernels(data: Data) -> str:
