@@ -39,7 +39,7 @@ def program_pieces(call: ResolvedCall, owned: Owners) -> tuple[TextPiece, ...]:
         kernels = {k for n in nodes for k in owned.get(below_views(n), ())}
         if kernels:
             colours[start:end] = [tuple(sorted(kernels))] * (end - start)
-    for margin in re.finditer(r"^[ \t]+", source.text, re.MULTILINE):
+    for margin in re.finditer(r"\s*\n\s*", source.text):
         colours[margin.start() : margin.end()] = [()] * len(margin[0])
     return _joined(source.text, colours)
 
