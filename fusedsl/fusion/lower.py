@@ -140,7 +140,7 @@ def _scatter(lowering: _Lowering, root: Root) -> list[ScalarStore]:
         axes.append(None if d == 1 else fresh(d, axes))
     at = tuple(Coordinate(0, 1, a) for a in axes)
     parts = tuple(lowering.lower(n, aligned(n.type.shape, at), cut=False) for n in (places, values))
-    update = node("update", parts, root.fold, Type(values.type.dtype))
+    update = node("update", parts, root.fold, Type(root.stored.type.dtype))
     flat = (product(root.stored.type.shape),)
     return [
         ScalarStore(

@@ -101,7 +101,7 @@ def partition_graph(
     """
     graph, fits = round_products(graph), fits_in(extents, guards)
     if way.attention is not AttentionMode.TILE_MAX:
-        graph = order_scatters(graph, extents, way.unordered)
+        graph = order_scatters(graph, extents, fits, way.unordered)
     if way.attention is not AttentionMode.TILE_MAX:  # on CPUs a BLAS multiplies for each width
         same = _same(fits)
         graph = merge_summed_axes(unify_equal_widths(split_sliced_products(graph, same), same), fits)

@@ -2,7 +2,8 @@
 
 Atomics of integers, and of the largest float, give the same bits in any order. The last value at a place is that of
 the largest position which writes there. A sum of floats is one of integers: multiples of a unit that the largest value
-of its place decides, small enough that the sum of the roundings is far below one rounding of the float sum.
+of its place decides, small enough that the sum of the roundings is far below one rounding of the float sum; or of
+exact integers, in superaccumulators (accumulated_sums.py).
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from ..ir.builder import GraphBuilder
 from ..ir.dims import Symbol, product
 from ..ir.graph import Graph, Node, node, rebuild_graph
 from ..ir.types import FLOAT32, FLOAT64, INT32, INT64
+from .accumulated_sums import Fits, accumulated, accumulates
 
 SUM_BITS = 62  # of the integers that are added
 UNBOUNDED = -(1 << 16)  # the exponent of a place with an infinity or a NaN
 HALVES = 1 << 32  # what an infinity below counts in the sum of a place with infinities
 
 
-def order_scatters(graph: Graph, extents: Mapping[Symbol, int], unordered: bool = False) -> Graph:
+def order_scatters(graph: Graph, extents: Mapping[Symbol, int], fits: Fits, unordered: bool = False) -> Graph:
     """The graph with scatters that atomics compute; `unordered` ones add floats as they come."""
     if not any(n.op == "scatter" for n in graph.nodes()):
         return graph
@@ -36,7 +38,9 @@ def order_scatters(graph: Graph, extents: Mapping[Symbol, int], unordered: bool 
             case "last":
                 return _last(b, base, places, values, mode)
             case "sum" if n.type.dtype.kind == "f" and not unordered:
-                return _sum(b, base, places, values, mode)
+                sizes = [product(x.type.shape) for x in (base, places)]
+                summed = accumulated if accumulates(n.type.dtype, *sizes, fits) else _sum
+                return summed(b, base, places, values, mode)
             case "max" if n.type.dtype.kind == "f":
                 return _largest(b, base, places, values, mode)
             case "min" if n.type.dtype.kind == "f":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from .superaccumulators import ACCUMULATE, accumulator_of
+
 
 def scattered(n, args, arguments, extents):
     """The value of a scatter node; float32 sums are computed in float64 and rounded once."""
@@ -18,9 +20,17 @@ MERGE_AT = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 def merge_at(fold: str, into: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
-    """Merge values into the elements of a contiguous array at places of its C order, in order; others are left out."""
-    flat = into.reshape(-1)
+    """Merge values into the elements of a contiguous array at places of its C order, in order; others are left out.
+
+    What accumulates floats is an array of the words of superaccumulators.
+    """
     places, values = np.broadcast_arrays(places, values)
+    if fold == ACCUMULATE:
+        accumulator = accumulator_of(values.dtype)
+        inside = (places >= 0) & (places < into.size // accumulator.chunks)
+        accumulator.add_at(into, places[inside], values[inside])
+        return
+    flat = into.reshape(-1)
     inside = (places >= 0) & (places < flat.size)
     at, given = places[inside], values[inside].astype(into.dtype)
     if fold == "last":

@@ -25,6 +25,7 @@ INDEX64_FROM = (1 << 31) - (1 << 26)
 SHORT_ROW = 1 << 15  # columns, up to which a single row takes no longer where its ends are checked
 STATE_WORDS = 16  # registers of the states of one vector across columns, at most
 PLACED, PLACED_WORDS = 3, 24  # words of a (value, index) state; registers of such states at most (1.2 ms, or 1.9)
+RUN_WIDTH = 4  # elements of a thread beside each other, at least, where runs of one place are summed
 SHIFTED_FROM = 256  # elements folded, and kept, from which on vectors are worth shifting
 
 
@@ -141,10 +142,12 @@ def vector_width(dtypes: Sequence[DType], strides: Sequence[str]) -> int:
     return ACCESS_BYTES // max(sizes) if sizes else 1
 
 
-def elementwise_access(collapsed: MergedAxes, dtypes: Sequence[DType], addresses: Sequence[int]) -> tuple[Access, ...]:
-    """The access of each operand of a map: "vector" or "element"."""
+def elementwise_access(
+    collapsed: MergedAxes, dtypes: Sequence[DType], addresses: Sequence[int], least: int = 1
+) -> tuple[Access, ...]:
+    """The access of each operand of a map: "vector" or "element"; vectors have at `least` so many elements."""
     lines = [stride_kinds(collapsed.extents, line) for line in collapsed.strides]
-    width = vector_width(dtypes, lines)
+    width = max(vector_width(dtypes, lines), least)
     whole = len(collapsed.extents) == 1 or collapsed.extents[-1] % width == 0
     return tuple(
         "vector" if whole and width > 1 and _aligned(d, line, strides, address, width) else "element"

@@ -14,6 +14,7 @@ from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.kernel import KernelIR, MixedReductionKernel, Operand, Position
 from ..kernel_ir.memory_access import (
     INDEX64_FROM,
+    RUN_WIDTH,
     Access,
     MergedAxes,
     contiguous_axis_access,
@@ -213,7 +214,8 @@ def _accesses(
 ) -> tuple[tuple[Access, ...], int]:
     """The access of each array along the innermost axis (see Operand), and the batch-invariant vector width."""
     if plan.is_elementwise:
-        return elementwise_access(merged, placed.dtypes, placed.addresses), int(plan.batch_invariant)
+        least = RUN_WIDTH if plan.scatters else 1
+        return elementwise_access(merged, placed.dtypes, placed.addresses, least), int(plan.batch_invariant)
     access = row_access(merged, row_axes, placed.dtypes, placed.addresses, plan.batch_invariant)
     if not plan.batch_invariant:
         return access, 0

@@ -27,18 +27,8 @@ def emit_elementwise(kernel: KernelIR, schedule: ElementwiseSchedule) -> str:
 
 def _emit_line(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     """One axis: a thread whose vectors are all whole takes them as they are, another looks at each element."""
-    kernel, width, step, index = src.kernel, schedule.width, schedule.width * schedule.threads, src.kernel.index
-    shape = {"width": width, "vectors": schedule.vectors, "step": step}
-    src.bind("tile", Tile(**shape, checks="." * schedule.vectors))
-    src.bind("partial_tile", Tile(**shape, checks=("t" if width > 1 else "v") * schedule.vectors))
-    begin = f"{index}({index}({src.block}) * {schedule.tile_vectors * width})"
-    src.assign("n", f"{index}(n0)")
-    src.assign("start", f"{index}({begin} + {index}({thread_idx()} * {width}))")
-    src.assign("full_tile", f"{index}(start + {(schedule.vectors - 1) * step + width}) <= n")
-    _emit_loads(src, schedule)
-    for position in kernel.positions:
-        name = position.value.name
-        src.assign(name, src.bind(f"at_{name}", TILE.positions(position.value.dtype.name))("start"))
+    kernel = src.kernel
+    load_line(src, schedule.width, schedule.vectors, schedule.threads)
     _compute(src, schedule)
     values = [src.element(store.value) for store in kernel.phases[0].stores]
     with src.if_else("full_tile") as branches:
@@ -51,18 +41,34 @@ def _emit_line(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
                     src.emit(write(src.names.pointer(store.operand), "start", values[k], "start", "n", *stride))
 
 
+def load_line(src: SourceBuilder, width: int, vectors: int, threads: int) -> None:
+    """Load a tile of a line from `start` on, of which `n` elements are there; `full_tile` says that all of it is."""
+    step, index = width * threads, src.kernel.index
+    src.bind("tile", Tile(width=width, vectors=vectors, step=step, checks="." * vectors))
+    checks = ("t" if width > 1 else "v") * vectors
+    src.bind("partial_tile", Tile(width=width, vectors=vectors, step=step, checks=checks))
+    begin = f"{index}({index}({src.block}) * {threads * vectors * width})"
+    src.assign("n", f"{index}(n0)")
+    src.assign("start", f"{index}({begin} + {index}({thread_idx()} * {width}))")
+    src.assign("full_tile", f"{index}(start + {(vectors - 1) * step + width}) <= n")
+    _emit_loads(src, width)
+    for position in src.kernel.positions:
+        name = position.value.name
+        src.assign(name, src.bind(f"at_{name}", TILE.positions(position.value.dtype.name))("start"))
+
+
 def _compute(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     """The body of all elements; tables are filled while the loads are under way."""
     src.fill_tables(schedule.threads)
     src.map_body("body", rewritten(src.kernel, src.kernel.phases[0]), schedule.width)
 
 
-def _emit_loads(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
+def _emit_loads(src: SourceBuilder, width: int) -> None:
     with src.if_else("full_tile") as branches:
         for load in src.kernel.loads:
             name, pointer = load.value.name, src.names.pointer(load.operand)
             dtype = src.kernel.operands[load.operand].dtype
-            kind, stride = src.access(load.operand, schedule.width)
+            kind, stride = src.access(load.operand, width)
             if kind == "0":
                 src.assign(name, src.bind(f"load_{name}", load_value(dtype.name))(pointer))
                 continue

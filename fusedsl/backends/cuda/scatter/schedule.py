@@ -7,8 +7,10 @@ from math import prod
 
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.instruction import Constant
+from ....ir.superaccumulators import ACCUMULATE
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
+from ....kernel_ir.memory_access import RUN_WIDTH
 from ....kernel_ir.phase import Scatter
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
 from ..schedule_base import Extents, Schedule
@@ -67,22 +69,33 @@ def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> 
     private = _private(kernel, extents, hardware)
     if private is not None:
         return private
-    elements, need = _elements(kernel)
+    runs = any(scatter.fold == ACCUMULATE for scatter in kernel.scatters)
+    width = _width(kernel) if runs else 1
+    elements, need = _elements(kernel, width, 2 * ELEMENTS if width > 1 else ELEMENTS)
     blocks = blocks_for(hardware, need, THREADS)
     registers = predicted_registers(kernel, hardware, need, blocks, THREADS)
-    reason = (
-        f"{elements} elements a thread, each merged by an atomic whose result no order changes; "
-        f"at most {registers} registers let {blocks} blocks of {THREADS} on an SM"
+    how = "neighbours of one place summed first, then added as exact integers" if runs else (
+        "each merged by an atomic whose result no order changes"
     )
-    return ScatterSchedule(elements, THREADS, blocks, 1, reason, registers)
+    reason = (
+        f"{elements} elements a thread, {how}; at most {registers} registers let {blocks} blocks of {THREADS} on an SM"
+    )
+    return ScatterSchedule(elements, THREADS, blocks, width, reason, registers)
 
 
-def _elements(kernel: KernelIR) -> tuple[int, int]:
+def _width(kernel: KernelIR) -> int:
+    """Elements of a vector: of one line whose arrays are all read by vectors, or are the same for all elements."""
+    lines = [kernel.operands[load.operand] for load in kernel.loads]
+    whole = kernel.axes == 1 and all(x.access == "vector" or x.strides[-1] == "0" for x in lines)
+    return RUN_WIDTH if whole else 1
+
+
+def _elements(kernel: KernelIR, width: int, most: int) -> tuple[int, int]:
     """(elements of a thread, registers that they need)."""
-    elements = ELEMENTS
-    while elements > 1 and required_registers(kernel, Tiling(1, elements)) > MOST_NEEDED:
+    elements = most
+    while elements > width and required_registers(kernel, Tiling(width, elements // width)) > MOST_NEEDED:
         elements //= 2
-    return elements, required_registers(kernel, Tiling(1, elements))
+    return elements, required_registers(kernel, Tiling(width, elements // width))
 
 
 def _private(kernel: KernelIR, extents: Extents, hardware: Hardware) -> PrivateScatterSchedule | None:

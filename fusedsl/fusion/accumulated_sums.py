@@ -1,0 +1,89 @@
+"""Scattered sums of floats by superaccumulators: one pass over the values, in any order, with the same bits.
+
+Words take many times the memory of the array, so this is for places that get several values each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..ir import shapes
+from ..ir.builder import GraphBuilder
+from ..ir.dims import Dim, expression, product
+from ..ir.graph import Node, node
+from ..ir.index_keys import basic_index, whole_axis
+from ..ir.ops import ROUNDED
+from ..ir.superaccumulators import ACCUMULATE, DOWN, GROUP, MOST_TERMS, SUPERACCUMULATORS, Superaccumulator
+from ..ir.types import FLOAT64, INT32, INT64, DType
+
+Fits = Callable[[Dim, int], bool]
+UNROLLED = 32  # chunks that are read one by one, side by side
+MOST_PLACES = 4096  # of sums whose words have more chunks than that
+
+
+def accumulates(d: DType, places: Dim, count: Dim, fits: Fits) -> bool:
+    """Whether superaccumulators add so many values up: they take less time than to write and read the words."""
+    chunks = SUPERACCUMULATORS[d].chunks
+    worth = expression("-", expression("*", places, chunks // 3), count)
+    few = chunks <= UNROLLED or fits(places, MOST_PLACES)
+    return few and fits(worth, 0) and fits(count, MOST_TERMS)
+
+
+def accumulated(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str) -> Node:
+    """`base` with the sums of values at places of its C order."""
+    d, count = base.type.dtype, product(base.type.shape)
+    accumulator = SUPERACCUMULATORS[d]
+    groups = expression("//", expression("+", count, GROUP - 1), GROUP)
+    none = b.convert(b.literal(0), INT64)
+    zeros = shapes.broadcast_to(b, none, (groups, accumulator.chunks, GROUP))
+    words = node("scatter", (zeros, places, values), (ACCUMULATE, mode), zeros.type)
+    summed = _unrolled if accumulator.chunks <= UNROLLED else _folded
+    total = _with_specials(b, summed(b, accumulator, words), _chunk(words, accumulator.special))
+    flat = shapes.reshape(b, total, (expression("*", groups, GROUP),))
+    sums = shapes.reshape(b, basic_index(flat, (("slice", 0, 1, count),)), base.type.shape)
+    return b.elementwise("add", base, sums if d is FLOAT64 else b.cast(sums, d))
+
+
+def _chunk(words: Node, chunk: int) -> Node:
+    """The words of a chunk, of shape (groups, GROUP)."""
+    groups, _, width = words.type.shape
+    return basic_index(words, (whole_axis(groups), ("int", chunk), whole_axis(width)))
+
+
+def _unrolled(b: GraphBuilder, accumulator: Superaccumulator, words: Node) -> Node:
+    """The sum of all chunks of numbers, the smallest first."""
+    total: Node | None = None
+    for chunk in range(accumulator.special):
+        unit = b.literal(2.0 ** (accumulator.unit + accumulator.width * chunk))
+        part = b.elementwise("multiply", b.convert(_chunk(words, chunk), FLOAT64), unit)
+        part = node("multiply", part.args, ROUNDED, part.type)
+        total = part if total is None else b.elementwise("add", total, part)
+    assert total is not None
+    return total
+
+
+def _folded(b: GraphBuilder, accumulator: Superaccumulator, words: Node) -> Node:
+    """The same as a fold along the chunks."""
+    groups, chunks, width = words.type.shape
+    number = b.convert(b.strong(b.iota(chunks)), INT32)
+    exponent = b.elementwise("add", b.elementwise("multiply", number, b.literal(accumulator.width)),
+                             b.literal(accumulator.unit))  # fmt: skip
+    exponent = basic_index(exponent, (whole_axis(chunks), ("new",)))
+    is_number = b.elementwise("less", number, b.literal(accumulator.special))
+    parts = b.elementwise("ldexp", b.convert(words, FLOAT64), exponent)
+    of_numbers = basic_index(is_number, (whole_axis(chunks), ("new",)))
+    parts = b.elementwise("where", of_numbers, parts, b.literal(0.0))
+    return shapes.reduce(b, "sum", parts, 1)
+
+
+def _with_specials(b: GraphBuilder, total: Node, counted: Node) -> Node:
+    """The total, or the infinity or the NaN that infinities and NaN among the values make of it."""
+
+    def op(name: str, *args: Node) -> Node:
+        return b.elementwise(name, *args)
+
+    up = op("not_equal", op("bitwise_and", counted, b.literal(DOWN - 1)), b.literal(0))
+    down = op("not_equal", op("right_shift", counted, b.literal(32)), b.literal(0))
+    nan, inf = b.literal(float("nan")), b.literal(float("inf"))
+    special = op("where", down, op("where", up, nan, op("negative", inf)), inf)
+    return op("where", op("equal", counted, b.literal(0)), total, special)

@@ -1,0 +1,94 @@
+"""Superaccumulators: sums of floats in integers, whose bits no order of additions changes.
+
+A superaccumulator (Kulisch 1981; the chunks are those of Neal 2015, arXiv:1505.05571) holds a float sum as int64
+words, one for each range of exponents: a chunk. A float is an integer shifted within its chunk, so adding it is one
+integer addition; a float64 is two of them, its upper and its lower bits. Places lie in groups of neighbours, chunk by
+chunk, so that the chunks that most values fall in lie together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .types import FLOAT32, FLOAT64, DType, dtype
+
+ACCUMULATE = "accumulate"  # the fold of a scatter that adds floats to words of shape (groups, chunks, GROUP)
+GROUP = 32  # neighbouring places, whose words of one chunk lie together
+MOST_TERMS = 1 << 28  # values that a word can take, whatever they are
+UP, DOWN = 1, 1 << 32  # what an infinity counts in the last chunk, above and below; a NaN counts as both
+
+
+@dataclass(frozen=True)
+class Superaccumulator:
+    """The words of a sum of floats of one dtype."""
+
+    dtype: DType
+    width: int  # exponents of a chunk
+    mantissa: int  # bits, the leading one among them
+    low: int  # bits of the lower part of a mantissa; 0 if a word takes it whole
+
+    @property
+    def exponent_bits(self) -> int:
+        return self.dtype.bits - self.mantissa
+
+    @property
+    def special(self) -> int:
+        """The chunk that counts infinities and NaN, behind those of numbers; also, how many these are."""
+        return ((1 << self.exponent_bits) - 2 + self.low) // self.width + 1
+
+    @property
+    def chunks(self) -> int:
+        return self.special + 1
+
+    @property
+    def unit(self) -> int:
+        """The exponent of one in chunk 0; in each further chunk it is `width` more."""
+        return 2 - (1 << self.exponent_bits - 1) - self.mantissa
+
+    @cached_property
+    def reciprocal(self) -> int:
+        """An exponent times this, shifted right by 16, is its chunk."""
+        return -(-(1 << 16) // self.width)
+
+    def terms(self, values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """(chunks, words) of what is added for each value."""
+        bits = values.view(np.dtype(f"u{self.dtype.itemsize}")).astype(np.uint64)
+        field = ((bits >> np.uint64(self.mantissa - 1)) & np.uint64((1 << self.exponent_bits) - 1)).astype(np.int64)
+        mantissa = (bits & np.uint64((1 << self.mantissa - 1) - 1)).astype(np.int64)
+        mantissa |= np.where(field > 0, 1 << self.mantissa - 1, 0)
+        exponent, sign = np.maximum(field, 1), np.where(np.signbit(values), -1, 1)
+        finite = np.isfinite(values)
+        terms = []
+        for shift, part in self.parts(mantissa):
+            chunk = ((exponent + shift) * self.reciprocal) >> 16
+            word = np.where(finite, sign * (part << (exponent + shift - chunk * self.width)), 0)
+            terms.append((np.where(finite, chunk, self.special), word))
+        counted = np.where(np.isnan(values), UP + DOWN, np.where(sign > 0, UP, DOWN))
+        terms[0] = (terms[0][0], np.where(finite, terms[0][1], counted))
+        return terms
+
+    def parts(self, mantissa: np.ndarray) -> list[tuple[int, np.ndarray]]:
+        """(what its exponent is more than that of the lowest bit, the part) of mantissas."""
+        if not self.low:
+            return [(0, mantissa)]
+        return [(self.low, mantissa >> self.low), (0, mantissa & ((1 << self.low) - 1))]
+
+    def add_at(self, words: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
+        """Add values at places to words, (groups, chunks, GROUP) in C order."""
+        grouped = words.reshape(words.size // (self.chunks * GROUP), self.chunks, GROUP)
+        for chunk, word in self.terms(values):
+            np.add.at(grouped, (places // GROUP, chunk, places % GROUP), word)
+
+
+SUPERACCUMULATORS = {
+    FLOAT32: Superaccumulator(FLOAT32, 12, 24, 0),
+    FLOAT64: Superaccumulator(FLOAT64, 9, 53, 26),
+}
+
+
+def accumulator_of(d: np.dtype) -> Superaccumulator:
+    """That of the floats of a NumPy dtype."""
+    return SUPERACCUMULATORS[dtype(d.name)]
