@@ -16,7 +16,7 @@ import numpy as np
 from .types import FLOAT32, FLOAT64, DType, dtype
 
 ACCUMULATE = "accumulate"  # the fold of a scatter that adds floats to words of shape (groups, chunks, GROUP)
-GROUP = 32  # neighbouring places, whose words of one chunk lie together
+GROUP = 64  # neighbouring places, whose words of one chunk lie together
 MOST_TERMS = 1 << 28  # values that a word can take, whatever they are
 UP, DOWN = 1, 1 << 32  # what an infinity counts in the last chunk, above and below; a NaN counts as both
 

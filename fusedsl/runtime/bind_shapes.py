@@ -12,6 +12,7 @@ from ..backends.cuda.columns.pairs import pair_width
 from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.kernel import KernelIR, MixedReductionKernel, Operand, Position
+from ..ir.superaccumulators import ACCUMULATE, GROUP
 from ..kernel_ir.memory_access import (
     INDEX64_FROM,
     RUN_WIDTH,
@@ -98,10 +99,13 @@ def bind_kernel(
 
 def _with_bins(plan: KernelPlan, phase: Phase, layouts: Mapping[tuple[str, int], ArrayLayout]) -> Phase:
     """The phase, whose scatters know about how many places they have: a power of two, so that binaries are few."""
-    uses = [plan.arrays[s.operand] for s in phase.scatters]
-    places = [prod(layouts[use.kind, use.index].shape) for use in uses]
-    bins = [1 << max(0, n - 1).bit_length() for n in places]
-    return replace(phase, scatters=tuple(replace(s, bins=n) for s, n in zip(phase.scatters, bins)))
+    found = []
+    for scatter in phase.scatters:
+        use = plan.arrays[scatter.operand]
+        shape = layouts[use.kind, use.index].shape
+        places = shape[0] * GROUP if scatter.fold == ACCUMULATE else prod(shape)
+        found.append(replace(scatter, bins=1 << max(0, places - 1).bit_length()))
+    return replace(phase, scatters=tuple(found))
 
 
 MOST_DISPLACEMENT = 128  # elements that are constants of machine code; longer distances vary from call to call

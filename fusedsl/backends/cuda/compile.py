@@ -47,8 +47,8 @@ from .scan_sort.scan_schedule import LookbackSchedule
 from .scan_sort.shared_topk_emit import emit_shared_topk
 from .scan_sort.shared_topk_schedule import SharedTopKSchedule
 from .scan_sort.sort_schedule import SortSchedule
-from .scatter.emit import emit_private_scatter, emit_scatter
-from .scatter.schedule import PrivateScatterSchedule, ScatterSchedule
+from .scatter.emit import emit_private_scatter, emit_private_sums, emit_scatter
+from .scatter.schedule import PrivateScatterSchedule, PrivateSumSchedule, ScatterSchedule
 from .schedule_base import Schedule
 from .skinny.emit import emit_skinny
 from .skinny.schedule import SkinnySchedule
@@ -63,6 +63,7 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     RadixSortSchedule: emit_radix_sort,
     ScatterSchedule: emit_scatter,
     PrivateScatterSchedule: emit_private_scatter,
+    PrivateSumSchedule: emit_private_sums,
     SharedTopKSchedule: emit_shared_topk,
     PersistentClusterSchedule: emit_persistent,
     CooperativeSchedule: emit_cooperative,

@@ -1,5 +1,5 @@
-"""Scatters: elements merged by atomics at computed places, of memory or of bins of a block; schedule, emitter,
-intrinsics."""
+"""Scatters: elements merged by atomics at computed places, of memory or of bins of a block; sums of floats as integers;
+schedule, emitter, intrinsics."""
 
 from ..emit.intrinsic import File, Named
 
@@ -12,3 +12,9 @@ private_bins = _FILE.type("private_bins", "name, fold, bins, copies, threads, un
 clear_bins = _FILE.maker("clear_bins", "bins", "")
 merge_into_bins = _FILE.maker("merge_into_bins", "bins, tile", "places, values, left")
 flush_bins = _FILE.maker("flush_bins", "bins", "address")
+
+_WORDS = File("scatter.private_words")
+private_words = _WORDS.type("private_words", "name, chunks, places, copies, threads", Named)
+clear_words = _WORDS.maker("clear_words", "words", "")
+merge_into_words = _WORDS.maker("merge_into_words", "words, tile", "address, places, values, left")
+flush_words = _WORDS.maker("flush_words", "words", "address")

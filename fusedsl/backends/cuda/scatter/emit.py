@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ....ir.superaccumulators import ACCUMULATE
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Scatter
@@ -11,8 +14,20 @@ from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_text import TILE, SourceBuilder, header
 from ..peephole import rewritten
 from ..rows_and_columns import grid_dim
-from . import accumulate_tile, clear_bins, flush_bins, merge_into_bins, merge_tile, private_bins
-from .schedule import PrivateScatterSchedule, ScatterSchedule
+from ..tile import thread_idx
+from . import (
+    accumulate_tile,
+    clear_bins,
+    clear_words,
+    flush_bins,
+    flush_words,
+    merge_into_bins,
+    merge_into_words,
+    merge_tile,
+    private_bins,
+    private_words,
+)
+from .schedule import PrivateScatterSchedule, PrivateSumSchedule, ScatterSchedule, scatter_dtype
 
 
 def emit_scatter(kernel: KernelIR, schedule: ScatterSchedule) -> str:
@@ -24,9 +39,7 @@ def emit_scatter(kernel: KernelIR, schedule: ScatterSchedule) -> str:
         load_line(src, schedule.width, schedule.elements // schedule.width, schedule.threads)
         _compute(src, schedule.width, f"{kernel.index}(n - start)")
     else:
-        elements = MultiAxisIndex(src, tuple(range(kernel.axes)), 1, "first", "count")
-        elements.begin_tiles(schedule.elements, schedule.threads, sorted({load.operand for load in kernel.loads}))
-        _load(src, elements)
+        _load(src, _tiles(src, schedule))
     for k, scatter in enumerate(kernel.scatters):
         places, values = src.element(scatter.place), src.element(scatter.value)
         merge = src.bind(f"merge_{k}", _merge_of(kernel, scatter))
@@ -45,24 +58,58 @@ def emit_private_scatter(kernel: KernelIR, schedule: PrivateScatterSchedule) -> 
     bins_of_block = src.bind("bins", bins)
     clear, flush = src.bind("clear", clear_bins(bins_of_block)), src.bind("flush", flush_bins(bins_of_block))
     src.emit(clear())
-    elements = MultiAxisIndex(src, tuple(range(kernel.axes)), 1, "first", "count")
-    elements.begin_tiles(schedule.elements, schedule.threads, sorted({load.operand for load in kernel.loads}))
+    elements = _tiles(src, schedule)
     merge = src.bind("merge", merge_into_bins(bins_of_block, TILE))
-    index, tile = kernel.index, schedule.elements * schedule.threads
-    src.assign("step", f"{index}({index}({grid_dim()}) * {tile})")
-    with src.while_("first < count"):
+    with _turns(src, schedule, "first < count"):
         _load(src, elements)
         src.emit(merge(src.element(scatter.place), src.element(scatter.value), "left"))
-        src.assign("first", f"{index}(first + step)")
     src.emit(flush(src.names.pointer(scatter.operand)))
     return src.text(opening, "Merge elements into bins of the block, then these into the array.")
+
+
+def emit_private_sums(kernel: KernelIR, schedule: PrivateSumSchedule) -> str:
+    """The generated file of a kernel whose blocks add floats to words of their own first."""
+    (scatter,) = kernel.scatters
+    src = SourceBuilder(kernel)
+    title = f"sums at few places; blocks of {schedule.threads} threads have {schedule.copies} × words"
+    opening = header(kernel, title, "")
+    src.read_scalars()
+    shape = (schedule.chunks, schedule.bins, schedule.copies, schedule.threads)
+    words = src.bind("words", private_words(scatter_dtype(kernel, scatter).name, *shape))
+    clear, flush = src.bind("clear", clear_words(words)), src.bind("flush", flush_words(words))
+    src.emit(clear())
+    elements = _tiles(src, schedule)
+    merge = src.bind("merge", merge_into_words(words, TILE))
+    pointer, index = src.names.pointer(scatter.operand), kernel.index
+    with _turns(src, schedule, f"{index}(first - {index}({thread_idx()})) < count"):  # alike for all threads
+        _load(src, elements)
+        src.emit(merge(pointer, src.element(scatter.place), src.element(scatter.value), "left"))
+    src.emit(flush(pointer))
+    return src.text(opening, "Add elements to words of the block, then these to the words in memory.")
+
+
+def _tiles(src: SourceBuilder, schedule: ScatterSchedule) -> MultiAxisIndex:
+    """The tiles of single elements that a block begins with."""
+    kernel = src.kernel
+    elements = MultiAxisIndex(src, tuple(range(kernel.axes)), 1, "first", "count")
+    elements.begin_tiles(schedule.elements, schedule.threads, sorted({load.operand for load in kernel.loads}))
+    return elements
+
+
+@contextmanager
+def _turns(src: SourceBuilder, schedule: ScatterSchedule, more: str) -> Iterator[None]:
+    """A loop over every so many tiles as there are blocks."""
+    index = src.kernel.index
+    src.assign("step", f"{index}({index}({grid_dim()}) * {schedule.elements * schedule.threads})")
+    with src.while_(more):
+        yield
+        src.assign("first", f"{index}(first + step)")
 
 
 def _merge_of(kernel: KernelIR, scatter: Scatter) -> Binding[Function]:
     """What merges a tile of elements."""
     if scatter.fold == ACCUMULATE:
-        (name,) = {v.dtype.name for v in kernel.phases[0].results if v.name == scatter.value}
-        return accumulate_tile(TILE, name)
+        return accumulate_tile(TILE, scatter_dtype(kernel, scatter).name)
     return merge_tile(TILE, kernel.operands[scatter.operand].dtype.name, scatter.fold)
 
 

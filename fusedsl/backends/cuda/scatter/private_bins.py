@@ -8,7 +8,8 @@ counts how often the same value was added.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ....ir.types import INT64, UINT32, DType, dtype
@@ -77,7 +78,7 @@ def clear_bins(bins: PrivateBins) -> Callable:
         b, room = e.builder, e.dynamic_shared()
         more = lambda n: b.icmp_unsigned("<", n, I32(bins.words))  # noqa: E731
         with repeated(e, e.special_register("tid.x"), more, lambda n: b.add(n, I32(bins.threads))) as number:
-            _store(e, b.add(room, b.mul(number, I32(WORD))), bins.identity)
+            store_word(e, b.add(room, b.mul(number, I32(WORD))), bins.identity)
         e.barrier()
 
     return emit
@@ -94,12 +95,12 @@ def merge_into_bins(bins: PrivateBins, tile: Tile) -> Callable:
         for number, (place, value) in enumerate(zip(own, given)):
             there = b.icmp_signed("<", tile.offset_of(e, number, left.type), left)
             with b.if_then(b.and_(there, b.icmp_signed(">=", place, I64(0)))):
-                _merge(e, bins, bins.address(e, room, b.trunc(place, I32), copy), value)
+                merge_bin(e, bins, bins.address(e, room, b.trunc(place, I32), copy), value)
 
     return emit
 
 
-def _merge(e: Emitter, bins: PrivateBins, address: ir.Value, value: ir.Value) -> None:
+def merge_bin(e: Emitter, bins: PrivateBins, address: ir.Value, value: ir.Value) -> None:
     """One element into a copy of its bin."""
     if bins.unit:
         merge(e, UINT32, "sum", address, I32(1), CTA_SHARED)
@@ -126,33 +127,41 @@ def flush_bins(bins: PrivateBins) -> Callable:
 
     @emitted(types.void)
     def emit(e, address):
-        b, room, own = e.builder, e.dynamic_shared(), e.special_register("tid.x")
-        size, shift = bins.kind.itemsize, bins.copies.bit_length() - 1
+        b, size = e.builder, bins.kind.itemsize
         e.barrier()
-        more = lambda n: b.icmp_unsigned("<", n, I32(bins.bins * bins.copies))  # noqa: E731
-        with repeated(e, own, more, lambda n: b.add(n, I32(bins.threads))) as number:
-            held = _held(e, bins, b.add(room, b.mul(number, I32(WORD))))
-            for distance in range(shift):
-                held = _joined(e, bins, held, shuffle(e, "bfly", held, 1 << distance, WARP))
-            first = b.icmp_unsigned("==", b.and_(number, I32(bins.copies - 1)), I32(0))
-            none = I64(0) if bins.kind.bits == 64 else bins.identity
-            with b.if_then(b.and_(first, b.icmp_unsigned("!=", held, none))):
+        with bin_of_copies(e, bins) as (place, held, wanted):
+            with b.if_then(wanted):
                 total = b.mul(held, held.type(bins.unit)) if bins.unit else held
                 total = b.bitcast(total, F32) if bins.kind.kind == "f" else total
-                place = b.zext(b.lshr(number, I32(shift)), I64)
-                merge(e, bins.kind, bins.fold, b.add(address, b.mul(place, I64(size))), total)
+                at = b.add(address, b.mul(b.zext(place, I64), I64(size)))
+                merge(e, bins.kind, bins.fold, at, total)
 
     return emit
 
 
+@contextmanager
+def bin_of_copies(e: Emitter, bins: PrivateBins) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
+    """For each bin in turn (its number, what its copies hold together, whether this thread is to merge that)."""
+    b, room, own = e.builder, e.dynamic_shared(), e.special_register("tid.x")
+    shift = bins.copies.bit_length() - 1
+    more = lambda n: b.icmp_unsigned("<", n, I32(bins.bins * bins.copies))  # noqa: E731
+    with repeated(e, own, more, lambda n: b.add(n, I32(bins.threads))) as number:
+        held = _held(e, bins, b.add(room, b.mul(number, I32(WORD))))
+        for distance in range(shift):
+            held = _joined(e, bins, held, shuffle(e, "bfly", held, 1 << distance, WARP))
+        first = b.icmp_unsigned("==", b.and_(number, I32(bins.copies - 1)), I32(0))
+        none = I64(0) if bins.kind.bits == 64 else bins.identity
+        yield b.lshr(number, I32(shift)), held, b.and_(first, b.icmp_unsigned("!=", held, none))
+
+
 def _held(e: Emitter, bins: PrivateBins, address: ir.Value) -> ir.Value:
     """What a copy of a bin holds, as wide as an element."""
-    b, word = e.builder, _load(e, address)
+    b, word = e.builder, load_word(e, address)
     if bins.kind.bits == 32:
         return word
     if bins.halves == 1:
         return b.zext(word, I64)
-    upper = _load(e, b.add(address, I32(WORD * bins.bins * bins.copies)))
+    upper = load_word(e, b.add(address, I32(WORD * bins.bins * bins.copies)))
     return b.or_(b.zext(word, I64), b.shl(b.zext(upper, I64), I64(32)))
 
 
@@ -168,9 +177,11 @@ def _joined(e: Emitter, bins: PrivateBins, x: ir.Value, y: ir.Value) -> ir.Value
     return b.select(compare(">" if bins.fold == "max" else "<", x, y), x, y)
 
 
-def _store(e: Emitter, address: ir.Value, word: ir.Value) -> None:
+def store_word(e: Emitter, address: ir.Value, word: ir.Value) -> None:
+    """A word into shared memory."""
     e.asm(VOID, "st.shared.b32 [$0], $1;", "r,r,~{memory}", [address, word], effect=True)
 
 
-def _load(e: Emitter, address: ir.Value) -> ir.Value:
+def load_word(e: Emitter, address: ir.Value) -> ir.Value:
+    """A word of shared memory."""
     return e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r,~{memory}", [address], effect=True)

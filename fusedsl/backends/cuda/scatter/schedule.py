@@ -7,7 +7,8 @@ from math import prod
 
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.instruction import Constant
-from ....ir.superaccumulators import ACCUMULATE
+from ....ir.superaccumulators import ACCUMULATE, SUPERACCUMULATORS
+from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.memory_access import RUN_WIDTH
@@ -21,6 +22,8 @@ MOST_NEEDED = 64  # registers a thread, by estimate, beyond which it gets fewer 
 PRIVATE_THREADS = 512  # of a block with bins: they share them
 MOST_COPIES = 32  # of a bin: one for each bank of shared memory
 WORTH_BINS = 8  # elements for each bin from which on a block has bins of its own
+NEAR_CHUNKS = 3  # of a superaccumulator that a block has words of: those beside the largest value that it meets first
+FIRST_CHUNK = 16  # bytes that say which these are
 RESERVED = 2048  # bytes of shared memory that a block leaves to the system
 
 
@@ -64,9 +67,26 @@ class PrivateScatterSchedule(ScatterSchedule):
         return LaunchConfig(max(1, -(-prod(extents) // each)), self.threads, self.shared, persistent=True)
 
 
+@dataclass(frozen=True)
+class PrivateSumSchedule(ScatterSchedule):
+    """Blocks loop over tiles and add floats to `copies` of the words of `chunks` chunks of `bins` places in shared
+    memory, then these to the words in memory.
+    """
+
+    bins: int = field(kw_only=True)
+    chunks: int = field(kw_only=True)
+    copies: int = field(kw_only=True)
+    shared: int = field(kw_only=True)  # bytes of a block
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        """As many blocks as are resident, each with elements enough to be worth its words."""
+        each = max(self.threads * self.elements, WORTH_BINS * self.bins * self.chunks)
+        return LaunchConfig(max(1, -(-prod(extents) // each)), self.threads, self.shared, persistent=True)
+
+
 def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> ScatterSchedule:
     """How a scatter runs; it depends on the extents only where its places are few, so new shapes rarely compile."""
-    private = _private(kernel, extents, hardware)
+    private = _private(kernel, extents, hardware) or _private_sums(kernel, extents, hardware)
     if private is not None:
         return private
     runs = any(scatter.fold == ACCUMULATE for scatter in kernel.scatters)
@@ -106,16 +126,10 @@ def _private(kernel: KernelIR, extents: Extents, hardware: Hardware) -> PrivateS
     table = scatter.bins * size
     if len(kernel.scatters) > 1 or not table or prod(extents) < WORTH_BINS * scatter.bins:
         return None
-    elements = ELEMENTS
-    need = required_registers(kernel, Tiling(1, 1)) + round((elements - 1) * _loaded_registers(kernel))
-    blocks = blocks_for(hardware, need, PRIVATE_THREADS)
-    while blocks > 2 and table > _room(hardware, blocks):
-        blocks -= 1
-    if table > _room(hardware, blocks):
+    room = _shared_copies(kernel, hardware, table)
+    if room is None:
         return None
-    copies = MOST_COPIES
-    while copies * table > _room(hardware, blocks):
-        copies //= 2
+    copies, blocks, need = room
     registers = predicted_registers(kernel, hardware, need, blocks, PRIVATE_THREADS)
     counts = "counts of them" if unit else "their sums or extrema"
     reason = (
@@ -124,7 +138,49 @@ def _private(kernel: KernelIR, extents: Extents, hardware: Hardware) -> PrivateS
         f"at most {registers} registers let {blocks} blocks on an SM"
     )
     bins = {"bins": scatter.bins, "copies": copies, "unit": unit, "shared": copies * table}
-    return PrivateScatterSchedule(elements, PRIVATE_THREADS, blocks, 1, reason, registers, **bins)
+    return PrivateScatterSchedule(ELEMENTS, PRIVATE_THREADS, blocks, 1, reason, registers, **bins)
+
+
+def _shared_copies(kernel: KernelIR, hardware: Hardware, table: int) -> tuple[int, int, int] | None:
+    """(copies of a table of so many bytes, blocks on an SM, registers of a thread); None if there is no room for it."""
+    need = required_registers(kernel, Tiling(1, 1)) + round((ELEMENTS - 1) * _loaded_registers(kernel))
+    blocks = blocks_for(hardware, need, PRIVATE_THREADS)
+    while blocks > 2 and table > _room(hardware, blocks):
+        blocks -= 1
+    if table > _room(hardware, blocks):
+        return None
+    copies = MOST_COPIES
+    while copies * table > _room(hardware, blocks):
+        copies //= 2
+    return copies, blocks, need
+
+
+def _private_sums(kernel: KernelIR, extents: Extents, hardware: Hardware) -> PrivateSumSchedule | None:
+    """The schedule of sums of floats with words of a block, likewise."""
+    scatter = kernel.scatters[0]
+    if len(kernel.scatters) > 1 or scatter.fold != ACCUMULATE or not scatter.bins:
+        return None
+    accumulator = SUPERACCUMULATORS[scatter_dtype(kernel, scatter)]
+    chunks = NEAR_CHUNKS + -(-accumulator.low // accumulator.width)
+    words = chunks * scatter.bins
+    room = _shared_copies(kernel, hardware, 8 * words)
+    if room is None or prod(extents) < WORTH_BINS * words:
+        return None
+    copies, blocks, need = room
+    registers = predicted_registers(kernel, hardware, need, blocks, PRIVATE_THREADS)
+    reason = (
+        f"at most {scatter.bins} places: blocks of {PRIVATE_THREADS} add elements as integers to {copies} × as many sums "
+        f"in shared memory, for {chunks} ranges of exponents, and these to those in memory; "
+        f"at most {registers} registers let {blocks} blocks on an SM"
+    )
+    shape = {"bins": scatter.bins, "chunks": chunks, "copies": copies, "shared": 8 * words * copies + FIRST_CHUNK}
+    return PrivateSumSchedule(ELEMENTS, PRIVATE_THREADS, blocks, 1, reason, registers, **shape)
+
+
+def scatter_dtype(kernel: KernelIR, scatter: Scatter) -> DType:
+    """The dtype of the values that a scatter merges."""
+    (d,) = {v.dtype for v in kernel.phases[0].results if v.name == scatter.value}
+    return d
 
 
 def _loaded_registers(kernel: KernelIR) -> float:
