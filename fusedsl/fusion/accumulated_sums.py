@@ -64,7 +64,7 @@ def _unrolled(b: GraphBuilder, accumulator: Superaccumulator, words: Node) -> No
 
 def _folded(b: GraphBuilder, accumulator: Superaccumulator, words: Node) -> Node:
     """The same as a fold along the chunks."""
-    groups, chunks, width = words.type.shape
+    chunks = accumulator.chunks
     number = b.convert(b.strong(b.iota(chunks)), INT32)
     exponent = b.elementwise("add", b.elementwise("multiply", number, b.literal(accumulator.width)),
                              b.literal(accumulator.unit))  # fmt: skip

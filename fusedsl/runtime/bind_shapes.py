@@ -11,8 +11,8 @@ from ..backends.cuda.batch_invariant import batch_invariant_width
 from ..backends.cuda.columns.pairs import pair_width
 from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
-from ..kernel_ir.kernel import KernelIR, MixedReductionKernel, Operand, Position
 from ..ir.superaccumulators import ACCUMULATE, GROUP
+from ..kernel_ir.kernel import KernelIR, MixedReductionKernel, Operand, Position
 from ..kernel_ir.memory_access import (
     INDEX64_FROM,
     RUN_WIDTH,

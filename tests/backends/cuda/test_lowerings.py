@@ -56,6 +56,8 @@ FORMS = {
     "blocks that share a top k": Form("SharedTopK", "topk(x, 5)", {"x": (1, 32771)}),
     "scatter": Form("Scatter", "scatter_max(400, int64(abs(x) * 20), x)", {"x": (700,)}),
     "scatter of sums": Form("Scatter", "scatter_add(400, int64(abs(x) * 20), x)", {"x": (700,)}),
+    "scatter of sums of runs": Form("Scatter", "scatter_add(80, int64(abs(x) * 20), x)", {"x": (700,)}),
+    "scatter into words of a block": Form("PrivateSum", "scatter_add(20, int64(abs(x) * 20), x)", {"x": (1600,)}),
     "scatter into bins of a block": Form("PrivateScatter", "scatter_max(40, int64(abs(x) * 20), x)", {"x": (700,)}),
     "counts": Form("PrivateScatter", "bincount(int32(abs(x) * 20), 40)", {"x": (700,)}),
     "pairs": Form("LoopedColumn", "exp(-sum((x[:, None] - y) ** 2, -1)) @ b", {"x": (70, 3), "y": (90, 3), "b": (90,)}),

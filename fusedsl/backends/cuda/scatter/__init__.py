@@ -5,7 +5,8 @@ from ..emit.intrinsic import File, Named
 
 merge_tile = File("scatter.intrinsics").maker("merge_tile", "tile, name, fold", "address, places, values, left")
 
-accumulate_tile = File("scatter.superaccumulator").maker("accumulate_tile", "tile, name", "address, places, values, left")
+_SUMS = File("scatter.superaccumulator")
+accumulate_tile = _SUMS.maker("accumulate_tile", "tile, name", "address, places, values, left")
 
 _FILE = File("scatter.private_bins")
 private_bins = _FILE.type("private_bins", "name, fold, bins, copies, threads, unit", Named)

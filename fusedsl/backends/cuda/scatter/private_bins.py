@@ -129,12 +129,11 @@ def flush_bins(bins: PrivateBins) -> Callable:
     def emit(e, address):
         b, size = e.builder, bins.kind.itemsize
         e.barrier()
-        with bin_of_copies(e, bins) as (place, held, wanted):
-            with b.if_then(wanted):
-                total = b.mul(held, held.type(bins.unit)) if bins.unit else held
-                total = b.bitcast(total, F32) if bins.kind.kind == "f" else total
-                at = b.add(address, b.mul(b.zext(place, I64), I64(size)))
-                merge(e, bins.kind, bins.fold, at, total)
+        with bin_of_copies(e, bins) as (place, held, wanted), b.if_then(wanted):
+            total = b.mul(held, held.type(bins.unit)) if bins.unit else held
+            total = b.bitcast(total, F32) if bins.kind.kind == "f" else total
+            at = b.add(address, b.mul(b.zext(place, I64), I64(size)))
+            merge(e, bins.kind, bins.fold, at, total)
 
     return emit
 

@@ -123,11 +123,10 @@ def flush_words(words: PrivateWords) -> Callable:
         b = e.builder
         e.barrier()
         first = load_word(e, words.first_chunk(e))
-        with bin_of_copies(e, table) as (bin_, total, wanted):
-            with b.if_then(wanted):
-                chunk = b.udiv(bin_, I32(words.places))
-                place = b.sub(bin_, b.mul(chunk, I32(words.places)))
-                at = word_address(e, words.accumulator, address, place, b.add(first, chunk))
-                merge(e, INT64, "sum", at, total)
+        with bin_of_copies(e, table) as (bin_, total, wanted), b.if_then(wanted):
+            chunk = b.udiv(bin_, I32(words.places))
+            place = b.sub(bin_, b.mul(chunk, I32(words.places)))
+            at = word_address(e, words.accumulator, address, place, b.add(first, chunk))
+            merge(e, INT64, "sum", at, total)
 
     return emit

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ....hardware import Hardware, blocks_for
-from ....kernel_ir.instruction import Constant
 from ....ir.superaccumulators import ACCUMULATE, SUPERACCUMULATORS
 from ....ir.types import DType
+from ....kernel_ir.instruction import Constant
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.memory_access import RUN_WIDTH
@@ -94,9 +94,9 @@ def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> 
     elements, need = _elements(kernel, width, 2 * ELEMENTS if width > 1 else ELEMENTS)
     blocks = blocks_for(hardware, need, THREADS)
     registers = predicted_registers(kernel, hardware, need, blocks, THREADS)
-    how = "neighbours of one place summed first, then added as exact integers" if runs else (
-        "each merged by an atomic whose result no order changes"
-    )
+    how = "each merged by an atomic whose result no order changes"
+    if runs:
+        how = "neighbours of one place summed first, then added as exact integers"
     reason = (
         f"{elements} elements a thread, {how}; at most {registers} registers let {blocks} blocks of {THREADS} on an SM"
     )
@@ -169,8 +169,8 @@ def _private_sums(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Pri
     copies, blocks, need = room
     registers = predicted_registers(kernel, hardware, need, blocks, PRIVATE_THREADS)
     reason = (
-        f"at most {scatter.bins} places: blocks of {PRIVATE_THREADS} add elements as integers to {copies} × as many sums "
-        f"in shared memory, for {chunks} ranges of exponents, and these to those in memory; "
+        f"at most {scatter.bins} places: blocks of {PRIVATE_THREADS} add elements as integers to {copies} × as many "
+        f"sums in shared memory, for {chunks} ranges of exponents, and these to those in memory; "
         f"at most {registers} registers let {blocks} blocks on an SM"
     )
     shape = {"bins": scatter.bins, "chunks": chunks, "copies": copies, "shared": 8 * words * copies + FIRST_CHUNK}

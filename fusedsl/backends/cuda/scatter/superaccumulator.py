@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ....ir.superaccumulators import DOWN, GROUP, SUPERACCUMULATORS, UP, Superaccumulator
 from ....ir.types import INT64, dtype
@@ -68,7 +69,7 @@ def runs(e: Emitter, places: Sequence[ir.Value], values: Sequence[ir.Value]) -> 
     """The runs of a warp's elements, of which each lane has some neighbours."""
     b = e.builder
     lane = b.and_(e.special_register("tid.x"), I32(LANES))
-    same = [b.icmp_signed("==", x, y) for x, y in zip(places, places[1:])]
+    same = [b.icmp_signed("==", x, y) for x, y in pairwise(places)]
     joins = b.icmp_signed("==", shuffle(e, "up", places[-1], 1), places[0])
     joins = b.and_(joins, b.icmp_signed("!=", lane, I32(0)))
     whole = I1(1)
