@@ -32,7 +32,7 @@ class Run:
 
 
 def accumulate_tile(tile: Tile, name: str) -> Callable:
-    """`accumulate(address, places, values, left)`: add each element of which so many are left; negative places none.
+    """`merge(address, places, values, left)`: add each element of which so many are left; negative places none.
 
     All threads of a warp take part.
     """
