@@ -149,6 +149,8 @@ class BatchedCall(PreparedCall):
 
     def run(self, payloads: list, outs: Sequence[Any] | None, addresses: list[int]) -> list:
         """`__call__` if the addresses of `outs` are known, 0 for None."""
+        if self.is_long:
+            return self.run_long(payloads, outs)
         if outs is None:
             results = [make() for make in self.allocators]
             addresses = addresses_of(results)

@@ -60,6 +60,8 @@ def fix_arguments(
 
     DTypeError for a number that does not fit its parameter.
     """
+    if call.is_long:
+        return _bind_long(call, payloads, results, kept)
     memory = None if call.workspace is None else call.workspace()
     values = [*payloads, *map(address_of, results), 0 if memory is None else address_of(memory), 0, *call.numbers]
     result = results[0] if len(results) == 1 else tuple(results)
@@ -91,6 +93,22 @@ def fix_arguments(
     return bind_results(
         bound, result, CapturableLaunch(device, fire, call.stream, written, overlapped_launches(call, values))
     )
+
+
+def _bind_long(call: PreparedCall, payloads: Sequence[Any], results: Sequence[Any], kept: Any) -> BoundCall:
+    """`fix_arguments` for a call on the CPU that an interrupt may end."""
+    result = results[0] if len(results) == 1 else tuple(results)
+    held = (list(payloads), results, kept)  # which live as long as the function
+
+    def bound() -> Any:
+        call.run_long(*held[:2])
+        return result
+
+    values = [*payloads, *map(address_of, results), 0, 0, *call.numbers]
+    for record in call.records:
+        if record.layout.scalar_slots:
+            record.layout.check(values)  # DTypeError
+    return bind_results(bound, result, CapturableLaunch())
 
 
 def overlapped_launches(call: PreparedCall, values: Sequence[Any]) -> Callable[[int], None]:

@@ -8,7 +8,6 @@ to arrays of the caller's only when they are complete.
 from __future__ import annotations
 
 import contextvars
-import ctypes
 import sys
 import threading
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from typing import Any
 from ..errors import is_package_file
 
 LONG_PIECE = 0.02  # seconds, by the estimate of a schedule; measured: a thread takes 0.1 ms
-ALIGNMENT = 64  # bytes: the most that kernels are specialised for
 POLL_SECONDS = 0.1  # on Windows, Ctrl-C does not end a wait
 
 
@@ -66,24 +64,6 @@ def run_interruptibly(work: Callable[[], Any]) -> None:
         raise
     if call.fault is not None:
         raise call.fault
-
-
-class PrivateCopy:
-    """Memory that stands for a dense output of the caller's, at an address of the same alignment, until `publish`."""
-
-    def __init__(self, out: int, span: tuple[int, int]):
-        import numpy as np
-
-        low, high = span
-        self._bytes = np.empty(high - low + 2 * ALIGNMENT, np.uint8)
-        self._to, self._size = out + low, high - low
-        begin = -(-self._bytes.ctypes.data // ALIGNMENT) * ALIGNMENT
-        self._from = begin + self._to % ALIGNMENT
-        self.address = self._from - low  # of the output's first element
-
-    def publish(self) -> None:
-        """Copy what was written to the output."""
-        ctypes.memmove(self._to, self._from, self._size)
 
 
 def is_abandoned(thread: threading.Thread) -> bool:

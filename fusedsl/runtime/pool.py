@@ -57,9 +57,9 @@ class Pool:
             job = SharedJob(SharedUnits(function, slots, count, grain))
         else:  # few pieces: a thread that comes for its next one may have to wait for the GIL
             job = Job(function, slots, count, grain, -(-count // (PIECES_PER_THREAD * self.threads)))
-        for _ in range(min(self.threads, -(-count // job.step)) - 1):
-            self.queue.put(job)
         try:
+            for _ in range(min(self.threads, -(-count // job.step)) - 1):
+                self.queue.put(job)
             job.run()
         finally:
             job.join()
@@ -68,12 +68,13 @@ class Pool:
 class ThreadedJob:
     """A launch whose units several threads compute: the caller, and those of the pool that find some left."""
 
-    __slots__ = ("ended", "owner", "started")
+    __slots__ = ("ended", "faults", "owner", "started")
 
     def __init__(self) -> None:
         self.owner = threading.current_thread()
         self.started: list[None] = []
-        self.ended: SimpleQueue = SimpleQueue()
+        self.faults: list[BaseException | None] = []  # an entry for each thread that has ended
+        self.ended: SimpleQueue = SimpleQueue()  # wakes the caller after each of them
 
     def run(self) -> None:
         """Compute units until none are left."""
@@ -96,21 +97,23 @@ class ThreadedJob:
             fault = error
             self.close()  # no one needs the rest
         finally:
-            self.ended.put(fault)
+            self.faults.append(fault)
+            self.ended.put(None)
 
     def join(self) -> None:
         """Wait for all threads, after an interrupt too, since they write to the caller's arrays; raise their faults."""
-        self.close()
-        ended, raised = 0, None
-        while ended < len(self.started):  # read again: a thread that starts late may end early
+        closed, raised = False, None
+        while not closed or len(self.faults) < len(self.started):  # a thread that starts late may end early
             try:
-                fault = self.ended.get()
-                ended += 1
-            except BaseException as error:
-                fault = error
-            raised = raised or fault
-        if raised is not None:
-            raise raised
+                if closed:
+                    self.ended.get()
+                else:
+                    self.close()
+                    closed = True
+            except BaseException as interrupt:  # between any two operations
+                raised = raised or interrupt
+        if fault := raised or next(filter(None, self.faults), None):
+            raise fault
 
 
 class SharedJob(ThreadedJob):

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import native_entry
 from .argument_keys import address_of
+from .arrays import ArrayFacts, describe
 from .check_outputs import mark_written
 from .keep_alive import keep_alive
-from .long_calls import PrivateCopy, is_abandoned, run_interruptibly
+from .long_calls import is_abandoned, run_interruptibly
+from .private_copy import PrivateCopy
 
 if TYPE_CHECKING:
     from .counters import BlockCounters
@@ -71,7 +73,7 @@ class PreparedCall:
     def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
         """Run for these arguments' payloads. `outs` are arrays to write, or None for new ones. Returns the results."""
         if self.is_long:
-            return self._run_long(payloads, outs)
+            return self.run_long(payloads, outs)
         if outs is None:
             results = [make() for make in self.allocators]
         else:
@@ -79,16 +81,12 @@ class PreparedCall:
         self._launch([*payloads, *map(address_of, results)], outs)
         return results
 
-    def _run_long(self, payloads: list, outs: Sequence[Any] | None) -> list:
+    def run_long(self, payloads: list, outs: Sequence[Any] | None) -> list:
         """`__call__` for a call that an interrupt may end: it writes memory that no one else sees until it is done."""
         given: Sequence[Any] = outs or [None] * len(self.allocators)
         results = [make() if out is None else out for make, out in zip(self.allocators, given)]
-        spans = [None if out is None else span for out, span in zip(given, self.out_spans or given)]
-        sizes = [getattr(out, "nbytes", None) for out in given]  # None of an array known through a protocol alone
-        if any(span is not None and span[1] - span[0] != size for size, span in zip(sizes, spans)):
-            self._launch([*payloads, *map(address_of, results)], outs)  # gaps may be another array's
-            return results
-        own = [None if span is None else PrivateCopy(address_of(out), span) for out, span in zip(given, spans)]
+        facts = [None if out is None else describe(out, "out") for out in given]
+        own = [PrivateCopy(out) if isinstance(out, ArrayFacts) else None for out in facts]
         places = [address_of(r) if copy is None else copy.address for r, copy in zip(results, own)]
         run_interruptibly(lambda: self._launch([*payloads, *places], None))
         for copy in own:

@@ -9,7 +9,9 @@ ones OpenBLAS takes those of an older one, and says which.
 from __future__ import annotations
 
 import ctypes
+import os
 from functools import cache
+from threading import Lock
 from time import perf_counter
 
 from ..errors import CompileError
@@ -27,11 +29,17 @@ KERNELS = {  # of OpenBLAS, by the name of their processor: bytes of their multi
     **dict.fromkeys(("Haswell", "Zen", "Excavator", "Steamroller", "Piledriver"), 32),
     **dict.fromkeys(("SkylakeX", "Cooperlake", "SapphireRapids"), 64),
 }
+_measuring = Lock()
+
+
+def vector_unit_bytes() -> int:
+    """Bytes of a multiply-add at full rate on this processor; some ms where registers are of 64 bytes."""
+    with _measuring:  # two threads at once would slow down each other's loops
+        return _measured_bytes()
 
 
 @cache
-def vector_unit_bytes() -> int:
-    """Bytes of a multiply-add at full rate on this processor; some ms where registers are of 64 bytes."""
+def _measured_bytes() -> int:
     from ..backends.cpu.processor import host
 
     try:
@@ -117,3 +125,13 @@ def _chains(name: str, lanes: int) -> str:
             f"  store {vector} %u{CHAINS - 1}, ptr %slots, align 1\n  ret void\n}}",
         ]
     )
+
+
+def _forget() -> None:
+    """In a forked child the thread that measures is gone."""
+    global _measuring
+    _measuring = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.runtime import background, blas_launch, launch, long_calls
+from fusedsl.runtime import background, blas_launch, launch, long_calls, pool
 from fusedsl.runtime.background import run_in_background
 from fusedsl.runtime.long_calls import is_abandoned, run_interruptibly
 
@@ -110,6 +110,57 @@ def test_other_threads_work_themselves():
     assert found == [thread]
 
 
+def test_an_interrupt_while_work_is_handed_out_waits_for_the_threads_that_have_begun(monkeypatch):
+    """Their slots are the caller's, who is about to free them."""
+    ended, begun = [], threading.Event()
+
+    def function(slots, first, last):
+        begun.set()
+        time.sleep(0.1)
+        ended.append(last)
+
+    workers = pool.Pool(4)
+    queue = workers.queue
+
+    class Interrupting:
+        get = queue.get
+
+        def put(self, job):
+            queue.put(job)
+            begun.wait(10)
+            raise Interrupted
+
+    workers.queue = Interrupting()
+    try:
+        with pytest.raises(Interrupted):
+            workers.run(function, 0, 10_000, 1)
+        assert len(ended) == 1  # that of the thread that had taken the job
+    finally:
+        workers.queue = queue
+        workers.close()
+
+
+def test_a_second_interrupt_waits_too():
+    job, interrupts = pool.Job(lambda *given: time.sleep(0.1), 0, 3, 1, 1), []
+
+    class Queue(pool.SimpleQueue):
+        def get(self, *given):
+            if len(interrupts) < 2:
+                interrupts.append(None)
+                raise Interrupted
+            return super().get(*given)
+
+    job.ended = Queue()
+    thread = threading.Thread(target=job.work)
+    thread.start()
+    while not job.started:
+        time.sleep(0.001)
+    with pytest.raises(Interrupted):
+        job.join()
+    assert len(job.faults) == 1 and len(interrupts) == 2
+    thread.join()
+
+
 # -- calls with long pieces
 
 LONG_CALL = """
@@ -169,7 +220,7 @@ def test_long_calls_write_what_others_write(all_calls_are_long, monkeypatch):
             for result, expected in zip(results, (2 * (x + 1), (x + 1).sum(-1), (x + 1).T @ x)):
                 np.testing.assert_allclose(result, expected)
             assert given is None or all(r is o for r, o in zip(results, given) if o is not None)
-    assert len(started) == 6
+    assert len(started) == 9
     y = x.copy()
     known_by_protocol = type("Exported", (), {
         "__dlpack__": lambda self, **options: y.__dlpack__(**options), "__dlpack_device__": y.__dlpack_device__
@@ -211,6 +262,44 @@ def test_an_abandoned_call_ends_after_its_piece_and_leaves_outputs_alone(all_cal
     threads[0].join(10)
     assert not threads[0].is_alive() and not y and len(threads) == 1
     assert kernel(np.ones(4)) == 30
+
+
+@pytest.mark.parametrize("out", [np.zeros((6, 12))[:, ::2], np.zeros((6, 6))[::-1].T, np.zeros((12, 6))[::-2, ::-1]])
+def test_outputs_of_any_strides_are_written_once_a_long_call_is_complete(all_calls_are_long, monkeypatch, out):
+    x = np.random.default_rng(2).random((6, 6))
+    kernel, around = fd.kernel("cumsum(x * 2, 0)"), np.array(out.base)
+    with monkeypatch.context() as patch:
+        patch.setattr(long_calls.LongCall, "wait", _interrupted)
+        with pytest.raises(Interrupted):
+            kernel(x, out=out)
+    np.testing.assert_array_equal(out.base, around)
+    assert kernel(x, out=out) is out
+    np.testing.assert_allclose(out, np.cumsum(x * 2, 0))
+    assert np.count_nonzero(out.base) == out.size  # its gaps are as they were
+
+
+def _interrupted(self):
+    raise Interrupted
+
+
+def test_bound_calls_and_those_over_lists_are_interrupted_as_others_are(all_calls_are_long, monkeypatch):
+    x, y, step = np.arange(4.0), np.zeros(4), fd.kernel("cumsum(x) * k")
+    bound = step.bind(x, 3, out=y)
+    lists, outs = [np.ones(3), np.ones(5)], [np.zeros(3), np.zeros(10)[::2]]
+    fd.foreach(step, lists, 1)  # the calls are prepared
+    with monkeypatch.context() as patch:
+        patch.setattr(long_calls.LongCall, "wait", _interrupted)
+        for call in (bound, lambda: fd.foreach(step, lists, 2), lambda: fd.foreach(step, lists, 2, out=outs)):
+            with pytest.raises(Interrupted):
+                call()
+    assert not y.any() and not outs[0].any() and not outs[1].any()
+    assert bound() is y and y.tolist() == [0, 3, 9, 18]
+    x[0] = 1
+    assert bound().tolist() == [3, 6, 12, 21]
+    fd.foreach(step, lists, 2, out=outs)
+    assert [out.tolist() for out in outs] == [[2, 4, 6], [2, 4, 6, 8, 10]]
+    with pytest.raises(fd.DTypeError):
+        fd.kernel("cummax(x) + k").bind(np.ones(4, np.int8), 1000)
 
 
 def test_every_kernel_that_nothing_interrupts_has_an_estimate_of_its_time():
