@@ -13,6 +13,7 @@ from . import metric_counts
 from .arguments import Arguments, Describe, InsideTrace, Untraceable, check_options, keyword_names, positional_names
 from .config import Options, current
 from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, trimmed
+from .fused_method import FusedMethod
 from .inspection import NO_OPTIONS, Inspectable, Inspected, check_save_keywords, split_options
 from .interop.cloudpickle import cloud_pickles, found_by_name
 from .profiler_ranges import profiled_calls
@@ -246,7 +247,7 @@ class Fused(Inspectable, Generic[P, R]):
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """A decorated method binds like a function."""
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else FusedMethod(self, instance)
 
     def __repr__(self) -> str:
         return f"<fusedsl.fuse of {getattr(self.function, '__qualname__', self.function)}>"

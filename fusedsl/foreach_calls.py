@@ -21,6 +21,7 @@ from .foreach_arguments import (
     output_list_key,
     outputs_by_result,
 )
+from .fused_method import FusedMethod
 from .interop.containers import is_container
 from .program import Program, forget_hooks
 from .program.first_call import record_first_call, require_in_range
@@ -70,6 +71,8 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
     if isinstance(kernel, str):
         changes, named = split_options(named)
         kernel = kernel_of(kernel, changes)
+    if isinstance(kernel, FusedMethod):
+        kernel, args = kernel.__func__, (kernel.__self__, *args)
     lists = [a for a in (*args, *named.values()) if is_list(a)]
     if isinstance(kernel, (Kernel, Fused)) and lists and not any(lists):
         return _empty_result(kernel, out)

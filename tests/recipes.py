@@ -77,6 +77,7 @@ WANTED = {
     "swapdims": "t(x).swapdims(0, 1)", "linear": "F.linear(t(x), t(w), t(b))", "mv": "torch.mv(t(x), t(y))",
     "matvec": "x @ y", "addmm": "torch.addmm(t(b), t(x), t(y))", "baddbmm": "b + x @ y", "ger": "np.outer(a, b)",
     "addr": "torch.addr(t(x), t(a), t(b))", "kron": "np.kron(x, y)", "diag": "np.diag(x)", "len": "len(x)",
+    "length": "len(x)",
     "scaled_dot_product_attention": "F.scaled_dot_product_attention(t(x), t(x), t(x))",
     "range": "np.array(range(3))", "sorted": "np.sort(x)", "empty_like": "np.zeros_like(x)",
     "empty": "np.zeros((2, 8))", "identity": "np.identity(3)", "meshgrid": "np.meshgrid(x, y, sparse=True)",

@@ -161,6 +161,7 @@ EQUIVALENTS = {
     "scaled_dot_product_attention": "attention(x, x, x)",
     "diag": "diagonal(x)",
     "len": "size(x, 0)",
+    "length": "size(x, 0)",
     "range": "arange(n)",
     "sorted": "sort(x)",
     # array creation

@@ -10,7 +10,8 @@ from contextlib import suppress
 from ..errors import suggest
 from ..ir.types import DTYPES
 from . import functions, prelude
-from .foreign_names import equivalent
+from .foreign_names import EQUIVALENTS, equivalent
+from .misspellings import SHORT, meant_by
 from .unavailable import unavailable_help
 
 # Replacements for methods and attributes of arrays that are not just a function call. {rest:...}: the method's
@@ -126,28 +127,16 @@ def function_hint(name: str, known: Iterable[str] = ()) -> str | None:
         return "Python's own functions are not there: a program computes with arrays"
     if (elsewhere := unavailable_help(name)) is not None:
         return elsewhere
-    near = _misspelled(name, {*known, *functions.known_names(), *prelude.names(), "attention"})
-    return f"did you mean {near}?" if near else None
+    if not (near := _misspelled(name, known)):
+        return None
+    instead = f" {equivalent(near[0])}" if near[0] in EQUIVALENTS and not is_function(near[0]) else ""
+    return f"did you mean {' or '.join(near)}?{instead}"
 
 
-def _misspelled(name: str, candidates: Iterable[str]) -> str | None:
-    """The function whose name differs by a typo: names that are merely alike, as fold and fmod, differ in meaning."""
-    near = suggest(name, candidates)
-    bare, meant = (text.lower().replace("_", "") for text in (name, near or ""))
-    return near if near and _edits(bare, meant) <= max(1, len(meant) // 4) else None
-
-
-def _edits(a: str, b: str) -> int:
-    """Insertions, deletions, substitutions and swaps of neighbours between two words (optimal string alignment)."""
-    before, last = [0] * (len(b) + 1), list(range(len(b) + 1))
-    for i, letter in enumerate(a):
-        row = [i + 1]
-        for j, other in enumerate(b):
-            row.append(min(last[j + 1] + 1, row[j] + 1, last[j] + (letter != other)))
-            if i and j and letter == b[j - 1] and other == a[i - 1]:
-                row[-1] = min(row[-1], before[j - 1] + 1)
-        before, last = last, row
-    return last[-1]
+def _misspelled(name: str, own: Iterable[str] = ()) -> list[str]:
+    """The functions that a misspelt name may mean, or else one of other libraries that has an equivalent."""
+    known = {*own, *functions.known_names(), *prelude.names(), "attention"}
+    return meant_by(name, known) or meant_by(name, EQUIVALENTS)[:1]
 
 
 def method_hint(name: str, operand: str, arguments: Sequence[str]) -> str | None:
@@ -160,8 +149,11 @@ def method_hint(name: str, operand: str, arguments: Sequence[str]) -> str | None
         return f"write {_call(name, operand, list(arguments))}"
     if (known_form := equivalent(name)) is not None:
         return re.sub(r"\bx\b", lambda _: operand, known_form)
-    near = _misspelled(name, {*functions.known_names(), *prelude.names()})
-    return f"did you mean {near}({operand})?" if near else None
+    if not (near := _misspelled(name)):
+        return None
+    if near[0] in EQUIVALENTS and not is_function(near[0]):
+        return f"did you mean {near[0]}? " + re.sub(r"\bx\b", lambda _: operand, equivalent(near[0]) or "")
+    return f"did you mean {' or '.join(f'{n}({operand})' for n in near)}?"
 
 
 def _call(name: str, operand: str, arguments: list[str]) -> str:
@@ -191,8 +183,8 @@ def value_hint(name: str, values: Iterable[str], own: Iterable[str] = ()) -> str
         return f"did you mean {near}?"
     if name.startswith("complex"):
         return "there are no complex numbers"
-    near = _misspelled(name, {*functions.known_names(), *prelude.names(), *own})
-    return f"did you mean the function {near}(...)?" if near else None
+    meant = [n for n in _misspelled(name, own) if n in own or (is_function(n) and len(name) > SHORT)]
+    return f"did you mean the function {' or '.join(f'{n}(...)' for n in meant)}?" if meant else None
 
 
 def keyword_hint(keyword: str, names: Iterable[str]) -> str | None:

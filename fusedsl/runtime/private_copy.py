@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ class PrivateCopy:
 
     def _elements(self, address: int) -> np.ndarray:
         """The elements of an array of the output's layout at this address, as words of their size."""
-        memory = (ctypes.c_uint8 * self._size).from_address(address + self._low)
+        memory: Any = (ctypes.c_uint8 * self._size).from_address(address + self._low)
         size = self._out.dtype.itemsize
         strides = tuple(size * s for s in self._out.strides)
         return np.ndarray(self._out.shape, f"u{size}", memory, -self._low, strides)

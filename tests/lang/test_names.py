@@ -156,6 +156,12 @@ def test_integers_shape_a_text_inside_of_a_traced_function():
 
 @pytest.mark.parametrize(("text", "help"), [
     ("softmx(x)", "did you mean softmax?"), ("x.tnh()", "did you mean tanh(x)?"),
+    ("lenght(x)", "did you mean length? write size(x, 0)"), ("x.lenght()", "write size(x, 0)"),
+    ("sun(x)", "did you mean sin or sum?"), ("dropuot(x)", "did you mean dropout? write where("),
+    ("sn(x)", "did you mean sin?"), ("tan2(x)", "did you mean atan2?"),
+    ("x.sun()", "did you mean sin(x) or sum(x)?"), ("exo(x)", "did you mean exp?"), ("mix(x)", "define it"),
+    ("f(t) = t + 1; batch_nrm(t) = t; batch_nrom(x)", "did you mean batch_nrm?"), ("lost(x)", "define it"),
+    ("x + meen", "the function mean(...)"),
     ("fold(x)", "reduce windows"), ("frobnicate(x)", "define it"), ("x.foo", "only .T and .mT exist"),
     ("inverse(x)", "matrices are decomposed outside"), ("short(x)", "int16"), ("jit(x)", "leave it out"),
     ("std(x, unbiased=True)", "write ddof=1"), ("sort(x, reverse=True)", "did you mean descending?"),

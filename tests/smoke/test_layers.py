@@ -44,6 +44,7 @@ LAYERS = (
     ("labelled_calls",),
     ("aot",),
     ("inspection",),
+    ("fused_method",),
     ("api", "decorator"),
     ("evaluation", "foreach_arguments"),
     ("foreach_calls", "attention_calls", "loaded_function"),

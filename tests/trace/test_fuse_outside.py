@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import collections
+import copy
 import dataclasses
 import functools
+import pickle
 import random
 import types
 from collections import namedtuple
@@ -201,6 +203,39 @@ def test_partials_bound_methods_and_functions_as_arguments():
     assert f(ONE).tolist() == [8, 8]
     assert applied(ONE, np.negative).tolist() == [0, 0]
     assert applied(ONE, lambda x: x * np.ones(x.shape) * 3).tolist() == [4, 4]
+
+
+class Scaled:
+    """A class whose methods are fused."""
+
+    def __init__(self):
+        self.w = np.full(2, 3.0)
+
+    @fd.fuse
+    def times(self, x, k=2):
+        """x w k"""
+        return x * self.w * k
+
+    @classmethod
+    @fd.fuse
+    def more(cls, x):
+        return x + 1
+
+
+def test_fused_methods_are_explained_saved_and_compared_as_bound_methods():
+    scaled = Scaled()
+    times = scaled.times
+    assert times(ONE, k=1).tolist() == [3, 3] and Scaled.more(ONE).tolist() == scaled.more(ONE).tolist() == [2, 2]
+    assert "def kernel" in times.source(ONE) and str(times.explain(fd.spec((2,)), device="cpu")).startswith("1 kernel")
+    assert times.compile(ONE) is times and "def kernel" in scaled.more.source(ONE) and times.program(ONE)[1].keys()
+    assert times.__doc__ == "x w k" and times.__name__ == "times" and "Scaled.times" in repr(times)
+    assert times == scaled.times and hash(times) == hash(scaled.times) and times != Scaled().times
+    assert copy.copy(times) == times and pickle.loads(pickle.dumps(times))(ONE).tolist() == [6, 6]
+    assert [y.tolist() for y in fd.foreach(times, [ONE, ONE + 1], k=1)] == [[3, 3], [6, 6]]
+    with pytest.raises(fd.ArgumentError, match="has no form"):
+        times.save("x.fused", ONE, cc="cpu")
+    with pytest.raises(AttributeError, match="nothing"):
+        times.nothing  # noqa: B018
 
 
 def test_named_tuples_of_arrays_are_arguments():
