@@ -1,8 +1,8 @@
-"""The examples of the pages on numexpr and Numba, in each library's own words and in fusedsl, on this processor.
+"""The examples of the pages on numexpr, Numba and KeOps, in each library's own words and in fusedsl, on this processor.
 
     python benchmarks/migration.py [--json benchmarks/results/migration_cpu.json] [--quick]
 
-numexpr and Numba run on as many threads as fusedsl. Results are compared before times are taken.
+The libraries run on as many threads as fusedsl. Results are compared before times are taken.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ NUMBA = {
     "logistic gradient": "x.mT @ ((1 / (1 + exp(-y * (x @ w))) - 1) * y)",
     "laplace step": "0.25 * (u[1:-1, 2:] + u[2:, 1:-1] + u[1:-1, :-2] + u[:-2, 1:-1])",
     "pairwise distance": "sqrt((p[:, :1] - p[:, 0])**2 + (p[:, 1:2] - p[:, 1])**2 + (p[:, 2:] - p[:, 2])**2)",
+}
+DISTANCES = "d = sum((x[:, None] - y) ** 2, -1)\n"
+KEOPS = {
+    "gaussian kernel sum": DISTANCES + "exp(-d / (2 * s * s)) @ b",
+    "log-sum-exp": DISTANCES + "logsumexp(-d, -1)",
+    "nearest neighbour": DISTANCES + "argmin(d, -1)",
 }
 
 
@@ -115,13 +121,49 @@ def numba_cases(elements: int) -> dict[str, tuple[dict, Callable, dict[str, Call
     return found
 
 
+def keops_cases(elements: int) -> dict[str, tuple[dict, Callable, dict[str, Callable]]]:
+    """As numexpr_cases."""
+    from pykeops.numpy import LazyTensor
+
+    draw, points, s = np.random.default_rng(0), int(elements**0.5), 0.3
+    x, y, b = draw.random((points, 3)), draw.random((points, 3)), draw.random((points, 1))
+
+    def lazy():
+        return ((LazyTensor(x[:, None, :]) - LazyTensor(y[None, :, :])) ** 2).sum(-1)
+
+    def squares():
+        return ((x[:, None] - y) ** 2).sum(-1)
+
+    def log_sum(d):
+        least = d.min(-1, keepdims=True)
+        return np.log(np.exp(least - d).sum(-1)) - least[:, 0]
+
+    theirs = {
+        "gaussian kernel sum": lambda: (-lazy() / (2 * s**2)).exp() @ b,
+        "log-sum-exp": lambda: (-lazy()).logsumexp(dim=1)[:, 0],
+        "nearest neighbour": lambda: lazy().argmin(dim=1)[:, 0],
+    }
+    plain = {
+        "gaussian kernel sum": lambda: np.exp(-squares() / (2 * s**2)) @ b,
+        "log-sum-exp": lambda: log_sum(squares()),
+        "nearest neighbour": lambda: squares().argmin(-1),
+    }
+    found, arrays = {}, {"x": x, "y": y, "b": b, "s": s}
+    for name, text in KEOPS.items():
+        kernel = fd.kernel(text)
+        given = {p: arrays[p] for p in kernel.params}
+        ours = lambda kernel=kernel, given=given: kernel(**given)  # noqa: E731
+        found[name] = (given, plain[name], {"fusedsl": ours, "pykeops": theirs[name]})
+    return found
+
+
 def measure(report: Report, suite: str, cases: dict[str, tuple[dict, Callable, dict]], repetitions: int) -> None:
     """A row for each peer of each case, and for NumPy."""
     for name, (given, plain, calls) in cases.items():
         calls = {**calls, "numpy": plain}
         first = next(iter(given.values()))
         case = (suite, name, "x".join(map(str, first.shape)), "float64")
-        facts = (sum(a.nbytes for a in given.values()), 0)
+        facts = (sum(np.asarray(a).nbytes for a in given.values()), 0)
         right, errors = np.asarray(plain(), np.float64), {}
         for peer, call in list(calls.items()):
             try:
@@ -146,6 +188,7 @@ def main(arguments: list[str] | None = None) -> Any:
     report = Report(chosen.json)
     measure(report, "from numexpr", numexpr_cases(elements), repetitions)
     measure(report, "from numba", numba_cases(elements), repetitions)
+    measure(report, "from keops", keops_cases(elements), repetitions)
     return report
 
 

@@ -59,6 +59,7 @@ def cases_of(suite_name: str, peer: str) -> str:
 PARTS = {
     "from_numexpr.inc": lambda: from_library("from numexpr", "numexpr"),
     "from_numba.inc": lambda: from_library("from numba", "numba"),
+    "from_keops.inc": lambda: from_library("from keops", "pykeops"),
     "from_cupy.inc": lambda: of_peers("cupy", "cupy.fuse", "cupy.ElementwiseKernel"),
     "from_torch_compile.inc": lambda: of_peers("torch.compile", "torch"),
     "from_triton.inc": lambda: of_peers("triton"),

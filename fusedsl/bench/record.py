@@ -18,7 +18,7 @@ from typing import Any
 
 PACKAGES = (
     *("numpy", "numba", "numba-cuda", "llvmlite", "cuda-core", "cuda-bindings", "lark", "ml_dtypes"),
-    *("torch", "triton", "cupy-cuda12x", "cupy-cuda13x", "numexpr", "jax", "liger-kernel", "quack-kernels"),
+    *("torch", "triton", "cupy-cuda12x", "cupy-cuda13x", "numexpr", "pykeops", "jax", "liger-kernel", "quack-kernels"),
 )
 OPTIONAL = {"error": None, "plan": None, "first_s": None, "measure": "kernel"}  # left out of the file if they are these
 
