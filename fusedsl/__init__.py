@@ -55,16 +55,6 @@ _ELSEWHERE = {
     "set_num_threads": ".threads",
 }
 
-_FOREIGN = {  # what people look for who come from other packages
-    "ElementwiseKernel": "write fusedsl.kernel(expression); types and the loop follow from the arguments",
-    "NumExpr": "write fusedsl.kernel(expression)",
-    "ReductionKernel": "write fusedsl.kernel(expression), as in sqrt(sum(x * x, axis=-1))",
-    "compile": "decorate a function with fusedsl.fuse; fusedsl.kernel(expression).compile(...) compiles ahead",
-    "flex_attention": "write fusedsl.attention(q, k, v, score=..., mask=...)",
-    "jit": "decorate a function with fusedsl.fuse",
-    "re_evaluate": "keep a kernel, fusedsl.kernel(expression), and call it",
-}
-
 __all__ = [
     "ArgumentError",
     "CompileError",
@@ -103,7 +93,9 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name not in _ELSEWHERE:
-        hint = _FOREIGN.get(name)
+        from .foreign_options import ATTRIBUTES
+
+        hint = ATTRIBUTES.get(name)
         raise AttributeError(f"module 'fusedsl' has no attribute {name!r}" + (f": {hint}" if hint else ""))
     value = getattr(import_module(_ELSEWHERE[name], __name__), name)
     globals()[name] = value

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+from . import foreign_options
 from .errors import ArgumentError, suggest
 
 
@@ -170,6 +171,7 @@ def _check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
         if name not in known:
             near = suggest(str(name), known)
             hint = f"did you mean {near}?" if near else f"the {what}s are {', '.join(known)}"
+            hint = foreign_options.OPTIONS.get(name, hint) if what == "option" else hint
             raise ArgumentError(f"there is no {what} {name!r}", "argument.option", help=hint)
 
 

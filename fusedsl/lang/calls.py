@@ -183,7 +183,10 @@ def unknown(name: str, defined: Iterable[str], values: Iterable[str]) -> Fusedsl
         family = functions.UNSUPPORTED[name]
         help = function_hint(name, ())
         return Unsupported(f"{name} is not supported ({family})", "unsupported.function", help=help)
-    if name.startswith("complex") or name in ("longdouble", "datetime64", "timedelta64"):
+    if name.startswith("complex"):
+        help = "pass the parts of complex numbers as two arrays"
+        return DTypeError("there are no complex numbers", "dtype.unknown", help=help)
+    if name in ("longdouble", "datetime64", "timedelta64"):
         return DTypeError(f"there is no dtype {name}", "dtype.unknown", help=f"the dtypes are {', '.join(DTYPES)}")
     if name in values:
         return UnknownNameError(

@@ -238,7 +238,7 @@ ATTENTION = {
     **dict.fromkeys(("window", "sliding_window"), "write mask='(j <= i) & (j > i - w)', w=..."),
     "window_size": "write mask='(j >= i - left) & (j <= i + right)', left=..., right=..., without a side that is -1",
     **dict.fromkeys(
-        ("attn_mask", "attention_mask", "block_mask"),
+        ("attn_mask", "attention_mask"),
         "write mask='m[b, h, i, j]', m=..., with 0 for an axis of 1; "
         "score='score + m[b, h, i, j]' where it is of numbers",
     ),
@@ -247,6 +247,7 @@ ATTENTION = {
     **dict.fromkeys(("softmax_scale", "sm_scale"), "write scale=..."),
     **dict.fromkeys(("softcap", "logits_soft_cap"), "write score='30 * tanh(score / 30)'"),
     "alibi_slopes": "write score='score + slope[h] * (j - i)', slope=...",
+    **dict.fromkeys(("block_mask", "kernel_options"), "leave it out: tiles and schedules follow from mask='...'"),
     "score_mod": "write score='...', an expression of score, b, h, i and j",
     "mask_mod": "write mask='...', an expression of b, h, i and j",
     **dict.fromkeys(

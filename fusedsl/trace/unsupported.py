@@ -64,6 +64,10 @@ FAMILIES: tuple[tuple[str, str], ...] = (
         "random numbers would be drawn once for all calls: pass them, or use uniform(seed, x) of fd.kernel",
     ),
     (
+        "flex_attention",
+        "write fusedsl.attention(q, k, v, score=..., mask=...), or scaled_dot_product_attention, which is traced",
+    ),
+    (
         "lstm lstm_cell gru gru_cell rnn_tanh rnn_relu rnn_tanh_cell rnn_relu_cell ctc_loss embedding_bag "
         "multi_head_attention_forward grid_sample affine_grid grid_sampler",
         "call the library outside, and fuse what surrounds it",

@@ -47,6 +47,7 @@ def refused(call, *args, **named):
         ("score_mod=k", "write score='...'"),
         ("window_size=(5, 0)", "mask='(j >= i - left) & (j <= i + right)'"),
         ("enable_gqa=True", "leave it out"),
+        ("block_mask=k", "leave it out: tiles"),
         ("cu_seqlens_q=k", "write offsets=(cu_seqlens_q, cu_seqlens_k)"),
         ("cache_seqlens=k", "write lengths=..."),
         ("block_table=k", "write pages=..."),

@@ -111,3 +111,12 @@ def test_the_environment(monkeypatch, tmp_path):
             config.debug_level()
     monkeypatch.setenv("FUSEDSL_CACHE_DIR", "~/kernels")
     assert config.cache_dir().is_absolute() and config.cache_dir().name == "kernels"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("kernel_name", "leave it out"), ("nopython", "leave it out"), ("fullgraph", "max_kernels")]
+)
+def test_options_of_other_packages_have_a_hint(name, hint):
+    with pytest.raises(ArgumentError, match=f"there is no option '{name}'") as fault:
+        options(**{name: True})
+    assert hint in fault.value.help

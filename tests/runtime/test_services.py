@@ -49,7 +49,17 @@ def test_a_hook_that_fails_is_logged_and_ends_no_call(fresh, caplog):
     assert "on_compile" in caplog.text and "ZeroDivisionError" in caplog.text and not compile_hooks._hooks
 
 
-@pytest.mark.parametrize("name, hint", [("flex_attention", "attention"), ("re_evaluate", "kernel"), ("jit", "fuse")])
+@pytest.mark.parametrize(
+    "name, hint",
+    [
+        ("flex_attention", "attention"),
+        ("create_block_mask", "attention"),
+        ("re_evaluate", "kernel"),
+        ("jit", "fuse"),
+        ("vectorize", "fuse"),
+        ("set_vml_num_threads", "set_num_threads"),
+    ],
+)
 def test_names_of_other_packages_are_hinted_at(name, hint):
     with pytest.raises(AttributeError, match=rf"no attribute '{name}': .*fusedsl\.{hint}"):
         getattr(fd, name)

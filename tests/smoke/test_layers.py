@@ -20,6 +20,7 @@ LAYERS = (
         "hardware",
         "debug",
         "generated_code",
+        "foreign_options",
         "atomic_files",
         "logs",
         "lru",
