@@ -78,7 +78,8 @@ def _is_pair(f: Node, along: frozenset, free: Free) -> bool:
     below = list(walk(f.args))
     if any(n.op in OPAQUE for n in below):
         return False
-    if matmul_factors(f, free, axes) is not None:  # families of their own multiply matrices
+    products = (n for n in (f, *below) if n.op == "fold")
+    if any(matmul_factors(n, free, free[n]) is not None for n in products):  # families of their own multiply matrices
         return False
     loads = [free[n] for n in below if n.op == "load"]
     return bool(loads) and not any(axes <= read for read in loads)

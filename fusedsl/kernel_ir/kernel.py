@@ -104,6 +104,7 @@ class KernelIR:
     pdl: bool = False  # programmatic dependent launch among the launches of a call
     aligned_scalars: tuple[str, ...] = ()  # extents that are multiples of ALIGNED, which positions are computed from
     neighbour_rows: bool = False  # loads of a map are of one array, some rows apart
+    columns_nearer: bool = False  # no array is contiguous along columns, but each is nearer along them than along rows
     tables: tuple[str, ...] = ()  # values of element bodies that are looked up by a byte (byte_tables.py)
 
     @property

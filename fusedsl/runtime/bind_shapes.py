@@ -35,7 +35,7 @@ from ..kernel_ir.plan import KernelPlan
 from .bind_attention import bind_attention
 from .bound_kernel import BoundArrays, BoundKernel
 from .layout import ALIGNMENT, ArrayLayout, bound_strides, byte_strides
-from .map_facts import aligned_scalars, neighbour_rows
+from .map_facts import aligned_scalars, columns_are_nearer, neighbour_rows
 
 
 def _bind_arrays(
@@ -86,6 +86,7 @@ def bind_kernel(
         kernel = replace(kernel, phases=tuple(_with_bins(plan, phase, layouts) for phase in plan.resident))
     near = neighbour_rows(plan, merged, placed)
     kernel = replace(kernel, aligned_scalars=aligned_scalars(plan, extents), neighbour_rows=near)
+    kernel = replace(kernel, columns_nearer=columns_are_nearer(merged, row_axes))
     looped = None
     if plan.looped and not plan.is_elementwise and not plan.column_epilogue:
         looped = replace(kernel, phases=plan.looped, resident=False)

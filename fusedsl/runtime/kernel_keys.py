@@ -39,5 +39,6 @@ def kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tup
         kernel.tables,
         kernel.aligned_scalars,
         kernel.neighbour_rows,
+        kernel.columns_nearer,
     )
     return (kernel.row_axes, kernel.column_axes, operands, near, positions, *flags, *shared)

@@ -1,4 +1,5 @@
-"""Facts of bound maps that CUDA's schedules read: extents that counters divide, loads at neighbouring rows."""
+"""Facts of bound kernels that CUDA's schedules read: extents that counters divide, loads at neighbouring rows, which
+axes elements are near along."""
 
 from __future__ import annotations
 
@@ -43,3 +44,11 @@ def neighbour_rows(plan: KernelPlan, merged: MergedAxes, placed: BoundArrays) ->
                 return True
         others.append(at)
     return False
+
+
+def columns_are_nearer(merged: MergedAxes, row_axes: int) -> bool:
+    """Whether elements of rows lie apart in all arrays that have several, but nearer along columns than along rows."""
+    lines = [line for line in merged.strides if any(line[row_axes:])]
+    if not row_axes or not lines or any(abs(line[-1]) == 1 for line in lines):
+        return False
+    return all(abs(line[-1]) < min((abs(s) for s in line[:row_axes] if s), default=0) for line in lines)

@@ -101,3 +101,11 @@ def test_functions_with_the_same_broadcasting():
     p, c = RANDOM.standard_normal((200, 3)), RANDOM.standard_normal((20, 3))
     np.testing.assert_array_equal(nearest(p, c), nearest.__wrapped__(p, c))
     assert len(nearest.explain(p, c).kernels) == 1
+
+
+def test_windows_of_a_products_columns_do_not_compute_it_for_each_element():
+    kernel = fd.kernel("max(gelu(mean(reshape(x @ w, (4096, 256, 16)), axis=-1)), axis=-1)")
+    square = fd.spec((4096, 4096), "bfloat16")
+    told = kernel.explain(square, square, device="cuda", cc=90, compile=False)
+    assert [k.name.partition("_")[0] for k in told.kernels] == ["matmul", "row", "row"]
+    assert "by wgmma" in str(told)

@@ -27,7 +27,7 @@ def schedule_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
     columns, rows = prod(extents[kernel.row_axes :]), prod(extents[: kernel.row_axes])
     full = kernel.element_operands
     inner = full and all(kernel.operands[k].strides[-1] != "1" for k in full)
-    if inner and rows >= WARP:
+    if inner and rows >= WARP and not kernel.columns_nearer:
         width, threads, across = 1, _loop_threads(columns, 32), True
     else:
         width, across = row_width(kernel), False
@@ -103,9 +103,9 @@ def prefers_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwar
 def _loop_vectors(kernel: KernelIR, width: int) -> int:
     """Vectors of a tile: 64 bytes of loads a thread, and as many under way, which keep an SM's memory busy; twice that
     of one 16-bit array, if there are registers for it (measured on an H200: 4 % for rows of 16,384)."""
-    if width == 1:
-        return LOOP_ELEMENTS
     loads = len(kernel.element_loads)
+    if width == 1:  # nearer columns: elements of one vector share lines, with those of other loads too
+        return max(1, LOOP_ELEMENTS // max(1, loads)) if kernel.columns_nearer else LOOP_ELEMENTS
     if loads <= 1:
         long = width >= 8 and required_registers(kernel, Tiling(width, 8, prefetch=True)) <= LONG_TILE_NEED
         return 8 if long else 4
