@@ -7,7 +7,7 @@ from typing import Any
 
 from .caller_scope import CONSTANTS
 from .config import OPTION_NAMES, cache_size, split_options
-from .errors import ArgumentError, DTypeError, public_api
+from .errors import ArgumentError, DTypeError, kind_of, public_api
 from .evaluation import kernel_of
 from .lru import Memo, shared
 from .runtime import dynamo
@@ -62,7 +62,7 @@ def attention(
             raise _no_text(name, text)
     if arrays is not None and not isinstance(arrays, Mapping):
         help = 'arrays={"bias": bias}, or by name: bias=bias'
-        message = f"arrays is a mapping of names to arrays, not a {type(arrays).__name__}"
+        message = f"arrays is a mapping of names to arrays, not {kind_of(arrays)}"
         raise ArgumentError(message, "argument.mapping", help=help)
     if not isinstance(return_lse, bool):
         message, help = f"return_lse is True or False, not {return_lse!r}", "write return_lse=True, or leave it out"
@@ -110,11 +110,11 @@ def _merged_arrays(arrays: Mapping[str, Any], named: Mapping[str, Any]) -> dict[
 def _check_offsets(offsets: Any) -> None:
     help = "offsets=(cu_seqlens_q, cu_seqlens_k), arrays of sequences + 1 integers each"
     if not isinstance(offsets, tuple) or len(offsets) != 2:
-        given = f"{len(offsets)} of them" if isinstance(offsets, tuple) else f"a {type(offsets).__name__}"
+        given = f"{len(offsets)} of them" if isinstance(offsets, tuple) else kind_of(offsets)
         raise ArgumentError(f"offsets is a tuple of two arrays, not {given}", "argument.attention", help=help)
     for index, array in enumerate(offsets):
         if array is None or isinstance(array, str):
-            message = f"offsets[{index}] is a {type(array).__name__}, no array"
+            message = f"offsets[{index}] is {kind_of(array)}, no array"
             raise ArgumentError(message, "argument.type", help=f"pass numpy.asarray(offsets[{index}])")
 
 
@@ -127,7 +127,7 @@ def _no_text(name: str, given: Any) -> ArgumentError:
     else:
         shape = getattr(given, "shape", None)
         help = quoted_text_help(name, None if shape is None else tuple(shape))
-    return ArgumentError(f"{name} is an expression in quotes, not a {type(given).__name__}", "argument.text", help=help)
+    return ArgumentError(f"{name} is an expression in quotes, not {kind_of(given)}", "argument.text", help=help)
 
 
 def _new_text(

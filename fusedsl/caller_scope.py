@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .config import OPTION_NAMES
-from .errors import ArgumentError, CompileError, FusedslError, suggest
+from .errors import ArgumentError, CompileError, FusedslError, kind_of, suggest
 from .interop import containers
 
 Kernel = Any  # api.Kernel, in a higher layer
@@ -27,7 +27,7 @@ def as_mapping(arrays: Any) -> Mapping[str, Any]:
         mapping = {name: arrays[name] for name in fields}
     if mapping is None:
         raise ArgumentError(
-            f"arrays come by name, and the second argument is a {type(arrays).__name__}",
+            f"arrays come by name, and the second argument is {kind_of(arrays)}",
             "argument.mapping",
             help='evaluate("a + b", a=a, b=b), or a mapping: evaluate("a + b", {"a": a, "b": b})',
         )
@@ -69,7 +69,7 @@ def check_constants(kernel: Kernel, *scopes: Scope) -> None:
         if name in CONSTANTS and name in values and _differs(name, values[name]) and kernel._source.reads(name):
             raise ArgumentError(
                 f"{name} is the constant {CONSTANTS[name]:.7g} in a program, and the caller's scope has "
-                f"a {type(values[name]).__name__} called {name}",
+                f"{kind_of(values[name])} called {name}",
                 "argument.constant",
                 help=f"pass it by name, {name}={name}, with all other arrays; or rename it",
             )
@@ -90,7 +90,7 @@ def undefined(kernel: Kernel, known: Collection[str], others: Mapping[str, Any],
     from .lang.build import undefined
 
     missing = [name for name in kernel.params if name not in known]
-    hints = {name: f"{name} is a {type(x).__name__}, which is no array" for name, x in others.items()}
+    hints = {name: f"{name} is {kind_of(x)}, which is no array" for name, x in others.items()}
     options = [name for name in missing if name in OPTION_NAMES]
     hints |= {n: f'{n}= is an option of evaluate; pass the array in a mapping: {{"{n}": {n}}}' for n in options}
     given = [name for name in (*known, *mapping) if isinstance(name, str)]

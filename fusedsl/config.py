@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 from . import foreign_options
-from .errors import ArgumentError, suggest
+from .errors import ArgumentError, kind_of, suggest
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _invalid_option(name: str, value: object, form: str) -> ArgumentError:
     """The error for an invalid option value; an array is more likely an argument of the same name."""
     if hasattr(value, "shape") or isinstance(value, (list, tuple)):
         help = f'{name} is {form}; pass an array of this name in a mapping: evaluate(expression, {{"{name}": {name}}})'
-        return ArgumentError(f"option {name} is a {type(value).__name__}", "argument.option", help=help)
+        return ArgumentError(f"option {name} is {kind_of(value)}", "argument.option", help=help)
     return ArgumentError(f"option {name} is {value!r}", "argument.option", help=f"{name} is {form}")
 
 

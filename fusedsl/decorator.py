@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from . import metric_counts
 from .arguments import Arguments, Describe, InsideTrace, Untraceable, check_options, keyword_names, positional_names
 from .config import Options, current
-from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, trimmed
+from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, kind_of, trimmed
 from .fused_method import FusedMethod
 from .inspection import NO_OPTIONS, Inspectable, Inspected, check_save_keywords, split_options
 from .interop.cloudpickle import cloud_pickles, found_by_name
@@ -286,7 +286,7 @@ def fuse(function: Callable | None = None, /, **changes: Any) -> Any:
     chosen = current().changed(changes)
     if not callable(function) and function is not None:
         raise ArgumentError(
-            f"fuse decorates a function, not a {type(function).__name__}",
+            f"fuse decorates a function, not {kind_of(function)}",
             "argument.function",
             help="@fuse, above a def",
         )

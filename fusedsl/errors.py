@@ -266,6 +266,11 @@ def _is_stdlib_file(file: str) -> bool:
     return file.startswith((LIBRARY, "<frozen")) and "site-packages" not in file
 
 
+def kind_of(value: object) -> str:
+    """`a list`, `an int`: the class of a value, for messages."""
+    return ("an " if (name := type(value).__name__).lower().startswith(("a", "e", "i", "o", "nd")) else "a ") + name
+
+
 def suggest(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate that `name` was probably meant to be, or None.
 

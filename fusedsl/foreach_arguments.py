@@ -6,7 +6,7 @@ from collections.abc import Iterator, KeysView, Mapping, Sequence, ValuesView
 from typing import Any
 
 from .api import Kernel
-from .errors import ArgumentError
+from .errors import ArgumentError, kind_of
 from .program import MAX_PREPARED_CALLS
 from .runtime.argument_keys import TensorListKey, addresses_of, list_argument_key, output_keys
 from .runtime.arrays import describe_all
@@ -93,7 +93,7 @@ def outputs_by_result(out: Any, count: int, name: str) -> list[Sequence[Any] | N
     """A list of outputs per result."""
     if not is_list(out):
         raise ArgumentError(
-            f"out is a {type(out).__name__}",
+            f"out is {kind_of(out)}",
             "argument.out",
             help="out= takes a list of arrays, or a tuple with such a list or None per result",
         )

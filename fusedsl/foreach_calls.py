@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from .api import Kernel
 from .config import split_options
 from .decorator import Fused
-from .errors import ArgumentError, CompileError, public_api
+from .errors import ArgumentError, CompileError, kind_of, public_api
 from .evaluation import kernel_of
 from .foreach_arguments import (
     CallCache,
@@ -96,7 +96,7 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
             )
         return _over_function(kernel, args, named)
     raise ArgumentError(
-        f"foreach runs a kernel, not a {type(kernel).__name__}",
+        f"foreach runs a kernel, not {kind_of(kernel)}",
         "argument.kernel",
         help="pass an expression, fusedsl.kernel(expression), or a function under @fusedsl.fuse",
     )

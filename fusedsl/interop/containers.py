@@ -9,7 +9,7 @@ import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..errors import ArgumentError, FusedslError
+from ..errors import ArgumentError, FusedslError, kind_of
 from ..ir.types import DTYPES
 from ..runtime.array_faults import dtype_fault, library_of
 from . import jax_arrays, pandas_objects, polars_objects, xarray_objects
@@ -83,7 +83,7 @@ def _list_as_array(x: Any, name: str) -> Any:
     if type(x) in (list, tuple) and any(type(part).__module__.partition(".")[0] in ("torch", "cupy") for part in x):
         library = type(x[0]).__module__.partition(".")[0]
         raise ArgumentError(
-            f"{name} is a {type(x).__name__} of {library} arrays", "argument.type",
+            f"{name} is {kind_of(x)} of {library} arrays", "argument.type",
             help=f"pass {library}.stack({name}), or one argument for each; foreach takes lists of arrays",
         )  # fmt: skip
     try:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ..config import Options
-from ..errors import ArgumentError, DTypeError, suggest
+from ..errors import ArgumentError, DTypeError, kind_of, suggest
 from ..ir.types import DTYPES
 from ..runtime.cache import cache_key, disk
 
@@ -38,9 +38,7 @@ class TextSource:
                 f"a program is a string, not {type(text).__name__}", "argument.text", help='e.g. kernel("a * b + c")'
             )
         if not isinstance(constants, (Mapping, type(None))):
-            raise ArgumentError(
-                f"constants is a {type(constants).__name__}", "argument.constant", help='constants={"w": 20}'
-            )
+            raise ArgumentError(f"constants is {kind_of(constants)}", "argument.constant", help='constants={"w": 20}')
         self.text = text
         self.constants = {name: _plain(value) for name, value in (constants or {}).items()}
         self.options = options

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, kind_of
 from ..hardware import hardware_facts
 from ..program.call_target import CallTarget, architecture, card
 from ..runtime.arrays import CPU, ArrayFacts, Weak, describe
@@ -80,7 +80,7 @@ def check_flag(name: str, value: Any, otherwise: str = "") -> None:
     """ArgumentError if an option that is True or False has another value."""
     if value is not True and value is not False:
         plain = value is None or isinstance(value, (str, int, float, list, tuple))
-        told = repr(value)[:40] if plain else f"a {type(value).__name__}"
+        told = repr(value)[:40] if plain else kind_of(value)
         raise ArgumentError(f"option {name} is {told}", "argument.option", help=f"{name} is True or False{otherwise}")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import TraceError, Unsupported
+from ..errors import TraceError, Unsupported, kind_of
 from .array_library import is_array
 from .tracer import Tracer
 
@@ -166,14 +166,14 @@ class ContainerCopies:
                 if name in before and before[name] is value:
                     continue
                 if _has_tracer(value):
-                    raise _leak(f"sets .{name} of a {type(owner).__name__} to a traced array")
+                    raise _leak(f"sets .{name} of {kind_of(owner)} to a traced array")
                 setattr(owner, name, value)
         for now, before in self.containers:
             same = len(now) == len(before) and all(
                 a is b for a, b in zip(_flat(now), _flat(before))
             )  # by identity: == of arrays is no bool
             if not same:
-                raise _leak(f"changes a {type(now).__name__} that holds arrays and that is not its own")
+                raise _leak(f"changes {kind_of(now)} that holds arrays and that is not its own")
 
 
 class SideEffects:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..config import Options
-from ..errors import ArgumentError, TraceError
+from ..errors import ArgumentError, TraceError, kind_of
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
 from ..ir.interp import concrete
@@ -159,7 +159,7 @@ def _check_result(template: Any) -> None:
     def left(value: Any) -> Any:
         if isinstance(value, (Generator, Coroutine, AsyncGenerator)) or _reaches_tracer(value):
             raise TraceError(
-                f"the function returns a {type(value).__name__}, which cannot take its arrays along",
+                f"the function returns {kind_of(value)}, which cannot take its arrays along",
                 "trace.result",
                 help="return an array, None, or a tuple, list or dict of them",
             )

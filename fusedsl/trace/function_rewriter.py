@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
 
+from ..errors import kind_of
 from ..ir.graph import Parameter
 from .array_library import is_array, library
 from .containers import (
@@ -134,7 +135,7 @@ class FunctionRewriter:
         if isinstance(value, types.ModuleType):
             return self._module(value)
         if type(value).__module__ in RANDOM_MODULES:
-            return RandomProxy(f"a {type(value).__name__}")
+            return RandomProxy(kind_of(value))
         if is_torch_module(value):
             return UnsupportedModule()
         library = library_of(value)

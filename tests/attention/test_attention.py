@@ -185,7 +185,7 @@ def test_operands_that_do_not_go_together():
         with pytest.raises((fd.ShapeError, fd.DTypeError)) as caught:
             fd.attention(*operands)
         assert caught.value.code == code
-    with pytest.raises(fd.ArgumentError, match="mask is an expression in quotes, not a ndarray"):
+    with pytest.raises(fd.ArgumentError, match="mask is an expression in quotes, not an ndarray"):
         fd.attention(Q, K, V, mask=np.tri(70, 90, dtype=bool))
     with pytest.raises(fd.DTypeError, match="mask is a condition"):
         fd.attention(Q, K, V, mask="j - i")

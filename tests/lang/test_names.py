@@ -87,7 +87,7 @@ def test_the_fields_of_a_structured_array_are_arrays_by_name():
 
 def test_an_array_called_like_an_option_goes_into_a_mapping():
     with pytest.raises(
-        fd.ArgumentError, match=r'option device is a ndarray\n.*evaluate\(expression, {"device": device}\)'
+        fd.ArgumentError, match=r'option device is an ndarray\n.*evaluate\(expression, {"device": device}\)'
     ):
         fd.evaluate("device * 2", device=X)
     assert fd.evaluate("device * 2", {"device": X}).tolist() == [2, 2, 2]

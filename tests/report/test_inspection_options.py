@@ -72,7 +72,7 @@ WRONG = {
     "compile is 'yes'": lambda at: fd.kernel("x + 1").report(at, X, compile="yes"),
     "compile is \\(80, 90\\)": lambda at: plain.explain(X, compile=(80, 90)),
     "measure is 'yes'": lambda at: fd.kernel("x + 1").explain(X, measure="yes"),
-    "compile is a ndarray": lambda at: fd.kernel("x + 1").explain(X, compile=X),
+    "compile is an ndarray": lambda at: fd.kernel("x + 1").explain(X, compile=X),
     "compute capability of a GPU": lambda at: plain.explain(X, device="cpu", cc=80),
     "no compute capability": lambda at: plain.resources(X, cc=[80, 90]),
     'targets are .*"cpu"': lambda at: fd.kernel("x + 1").save(at, X, cc="cuda"),

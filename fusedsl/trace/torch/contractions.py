@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import ArgumentError, DTypeError, ShapeError
+from ...errors import ArgumentError, DTypeError, ShapeError, kind_of
 from ...ir.graph import Check
 from ...ir.types import BOOL, FLOAT32
 from ...lang.declared_signatures import declared
@@ -178,7 +178,7 @@ def _check_options(query: Any, mask: Any, is_causal: Any, scale: Any) -> None:
     if mask is None:
         return
     if not isinstance(mask, Tracer):
-        message = f"attn_mask is a {type(mask).__name__}"
+        message = f"attn_mask is {kind_of(mask)}"
         raise ArgumentError(message, "argument.attention", help="pass a tensor")
     if is_causal:
         message = "attn_mask and is_causal=True do not go together"

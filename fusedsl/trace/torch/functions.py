@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from ...errors import ArgumentError, DTypeError, ShapeError, Unsupported
+from ...errors import ArgumentError, DTypeError, ShapeError, Unsupported, kind_of
 from ..array_library import is_array
 from ..recorder import Recorder
 from ..tracer import Tracer
@@ -208,7 +208,7 @@ def _write_back(target: Any, result: Any) -> Any:
     if isinstance(target, (tuple, list)):
         return type(result)([_write_back(t, r) for t, r in zip(target, result)])
     if not isinstance(target, Tracer):
-        raise ArgumentError(f"out is a {type(target).__name__}", "trace.out", help="pass a tensor")
+        raise ArgumentError(f"out is {kind_of(target)}", "trace.out", help="pass a tensor")
     if result.ndim > target.ndim:
         raise ShapeError(
             "the result has more axes than the tensor that it goes to",
