@@ -80,6 +80,15 @@ def required_registers(kernel: KernelIR, tiling: Tiling) -> int:
     return round(BASE + most + extra)
 
 
+def folding_registers(kernel: KernelIR, tiling: Tiling) -> int:
+    """The same of a loop over tiles: where it only folds elements of a byte, all vectors but one stay packed."""
+    sizes = [kernel.operands[x.operand].dtype.itemsize for x in kernel.element_loads]
+    if tiling.prefetch or kernel.resident or set(sizes) != {1} or any(phase.stores for phase in kernel.phases):
+        return required_registers(kernel, tiling)
+    others = (tiling.vectors - 1) * max(1, tiling.width // 4) * len(sizes)
+    return required_registers(kernel, replace(tiling, vectors=1)) + others
+
+
 def row_share(need: int) -> int:
     """Registers that the compiler takes for a row at most, where it may, of a thread that needs so many."""
     return round(ROW_SHARE * need) + ROW_SPARE

@@ -187,28 +187,40 @@ def all_(b: GraphBuilder, x: Node, axis: Axes = None, *, keepdims: bool = False,
 @function(axis="axis")
 def argmax(b: GraphBuilder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
     """The index of the largest element, the first among equals; that of the first NaN if there is one."""
-    if where is not None:
-        x = _attains(b, x, max_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
-    return _arg_reduce(b, "argmax", x, axis, keepdims)
+    return _arg_reduce(b, "argmax", x, axis, keepdims, where)
 
 
 @function(axis="axis")
 def argmin(b: GraphBuilder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
     """The index of the smallest element, the first among equals; that of the first NaN if there is one."""
-    if where is not None:
-        x = _attains(b, x, min_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
-    return _arg_reduce(b, "argmin" if where is None else "argmax", x, axis, keepdims)
+    return _arg_reduce(b, "argmin", x, axis, keepdims, where)
 
 
-def _attains(b: GraphBuilder, x: Node, extreme: Node, where: Node) -> Node:
-    """The unmasked elements equal to the extreme: an infinite element must not match a masked one."""
-    same = b.elementwise("equal", x, extreme)
-    both = b.elementwise("logical_and", b.elementwise("isnan", x), b.elementwise("isnan", extreme))
-    return b.elementwise("logical_and", where, b.elementwise("logical_or", same, both))
-
-
-def _arg_reduce(b: GraphBuilder, fold: str, x: Node, axis: int | None, keepdims: bool) -> Node:
-    result = shapes.reduce(b, fold, x, axis, keepdims)
+def _arg_reduce(b: GraphBuilder, fold: str, x: Node, axis: int | None, keepdims: bool, where: Node | None) -> Node:
+    result = (
+        shapes.reduce(b, fold, x, axis, keepdims) if where is None else _masked_place(b, fold, x, axis, keepdims, where)
+    )
     if axis is None and keepdims and x.type.rank != 1:
         return shapes.reshape(b, result, (1,) * x.type.rank)
     return result
+
+
+def _masked_place(b: GraphBuilder, fold: str, x: Node, axis: int | None, keepdims: bool, where: Node) -> Node:
+    """The position that a fold finds of the elements inside a mask, in one reading.
+
+    Those outside count as the identity, which is the extreme only where every element inside is equal to it: then the
+    first inside is the first of the extremes.
+    """
+    extreme, bound = (max_, lowest) if fold == "argmax" else (min_, highest)
+    none = _lowest(b, x, bound(x.type.dtype), None)
+    masked, inside = _masked(b, x, where, none), shapes.broadcast_to(b, b.truth(where), x.type.shape)
+    if axis is None and x.type.rank != 1:
+        masked, inside, keepdims = _flat(b, masked), _flat(b, inside), False
+    found = shapes.reduce(b, fold, masked, axis, keepdims)
+    first = shapes.reduce(b, "argmax", inside, axis, keepdims)
+    only = b.elementwise("equal", extreme(b, masked, axis=axis, keepdims=keepdims), none)
+    return b.elementwise("where", only, first, found)
+
+
+def _flat(b: GraphBuilder, x: Node) -> Node:
+    return shapes.reshape(b, x, (-1,))

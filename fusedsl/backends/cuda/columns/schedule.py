@@ -8,7 +8,7 @@ from ....hardware import Hardware, blocks_for, registers_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import live_between_phases, register_count
 from ....kernel_ir.memory_access import ACCESS_BYTES
-from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
+from ....kernel_ir.register_pressure import Tiling, folding_registers, predicted_registers, required_registers
 from ..split_heuristics import (
     BLOCK_OVERHEAD,
     choose_blocks_per_row,
@@ -230,7 +230,7 @@ def _loop_over(
     vectors = max(1, min(most_vectors, deep * under_way // vector_bytes, STATE_BUDGET // max(states, 1)))
     lanes, levels = _block(most, vectors, kernel, extents, room or BLOCK)
     threads = room or lanes * levels
-    need = required_registers(kernel, Tiling(width, vectors)) + states * _states_at_once(kernel)
+    need = folding_registers(kernel, Tiling(width, vectors)) + states * _states_at_once(kernel)
     need += ADDRESS_WORDS * vectors if kernel.index64 and not (narrow and sums) else 0
     block_shared = threads * width * fold_bytes(kernel) * 4 // 3 + SYSTEM_SHARED
     fits = min(hardware.threads // (1 if narrow and sums else 2) // (deep * threads), hardware.shared // block_shared)

@@ -9,7 +9,7 @@ from ....hardware import Hardware, blocks_for, registers_for
 from ....kernel_ir.instruction_cost import special_functions
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
+from ....kernel_ir.register_pressure import Tiling, folding_registers, predicted_registers
 from ..schedule_base import Extents
 from ..split_heuristics import choose_blocks_per_row, exchange_count, finishes_at_once, row_length
 from .looped import schedule_looped
@@ -22,7 +22,7 @@ SMALLER = (256, 3)  # the same of rows that are read twice, if registers do not 
 SPARE_REGISTERS = 3  # a thread's, beside the need: blocks that wait for each other cannot be fewer after a spill
 WIDE_REGISTERS = 16  # more where offsets have 64 bits
 IN_FLIGHT = 64  # bytes of loads that a thread should have under way
-MOST_ELEMENTS = 32  # elements that a thread may take to have them in flight
+MOST_ELEMENTS = 32  # elements that a thread may take to have them in flight, unless they have a byte each
 GRID_SYNC_SECONDS = 8e-6  # seconds of a row for its grid barriers, beside its bytes
 BUSY = 0.6  # of all SMs take the whole bandwidth
 FULL = 0.9  # of all blocks that fit do so, where they wait for each other
@@ -69,23 +69,25 @@ def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: H
     width = row_width(kernel)
     full = [k for k in kernel.element_operands if "0" not in kernel.operands[k].strides[kernel.row_axes :]]
     spare = SPARE_REGISTERS + (WIDE_REGISTERS if kernel.index64 else 0)
-    vectors = max(1, min(IN_FLIGHT // (_least_read(kernel, full) * width), MOST_ELEMENTS // width))
     together = not finishes_at_once(kernel)
     dear = any(special_functions(part.element.instructions) for phase in kernel.phases for part in phase.passes)
     ahead = not together and dear and sum(k < kernel.inputs for k in full) == 1
+    bytewise = not ahead and all(kernel.operands[k].dtype.itemsize == 1 for k in full)
+    most = IN_FLIGHT if bytewise else MOST_ELEMENTS
+    vectors = max(1, min(IN_FLIGHT // (_least_read(kernel, full) * width), most // width))
     moved = columns * sum(kernel.operands[k].dtype.itemsize for k in kernel.element_operands)
     in_turn = together and not _pays(rows, moved, hardware)
     if in_turn and (contiguous(kernel) or moved < LEAST_MOVED):  # rows that stay on the chip, as a rule, or too short
         return None
     threads, blocks = PREFETCHING if ahead else (THREADS, BLOCKS)
-    need = required_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare
+    need = folding_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare
     if in_turn and registers_for(hardware, BLOCKS, THREADS) < need <= registers_for(hardware, SMALLER[1], SMALLER[0]):
         threads, blocks = SMALLER
     room = registers_for(hardware, blocks, threads)
-    while vectors > 1 and required_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare > room:
+    while vectors > 1 and folding_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare > room:
         vectors //= 2
     steps = -(-columns // (width * vectors * threads))
-    need = required_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare
+    need = folding_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare
     blocks = min(blocks, blocks_for(hardware, need, threads))
     registers = predicted_registers(kernel, hardware, need, blocks, threads)
     slots = hardware.multiprocessors * blocks
