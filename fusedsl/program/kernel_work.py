@@ -99,6 +99,8 @@ def _sort_instructions(launch: KernelLaunch) -> float:
         return rows * schedule.threads * exchanges * EXCHANGE
     if ranking.method == "choose":
         return 0
+    if ranking.method == "digits":
+        return rows * columns * passes(sort) * DIGIT
     merges = log2(max(1, columns / ranking.size))  # levels of merging sorted runs
     return rows * columns * (ordering(ranking.size) + merges * EXCHANGE)
 

@@ -9,7 +9,7 @@ from test_column import figures, source
 from test_radix_sort import descending, elements
 
 import fusedsl as fd
-from fusedsl.backends.cuda.scan_sort import radix_schedule, shared_topk_schedule, sort_method
+from fusedsl.backends.cuda.scan_sort import radix_schedule, shared_topk_schedule, sort_method, sort_schedule
 from fusedsl.runtime.array_copies import to_host
 
 TOPK = "v, i = topk({}, 20); v * 2, i"
@@ -30,20 +30,21 @@ def test_the_best_of_the_shares_are_the_best_of_the_row(monkeypatch, dtype, shap
     np.testing.assert_array_equal(values, np.take_along_axis(y, order, -1) * 2)
 
 
-@pytest.mark.parametrize(("text", "count"), [(TOPK.format("x"), 20), ("v, i = topk(x, 4500); v * 2, i", 4500)])
+@pytest.mark.parametrize(("text", "count"), [(TOPK.format("x"), 20), ("v, i = topk(x, 2500); v * 2, i", 2500)])
 def test_columns_whose_tags_do_not_fit_beside_their_keys(monkeypatch, text, count):
     """As if 1000 columns were 2^31: the best are gathered by several blocks, and all are sorted in runs and merged."""
     monkeypatch.setattr(shared_topk_schedule, "LEAST_COLUMNS", 1000)
     monkeypatch.setattr(radix_schedule, "MOST_COLUMNS", 1000)
     monkeypatch.setattr(sort_method, "TAG_COLUMNS", 1000)
-    x = elements((1, 4600), "float32")
+    monkeypatch.setattr(sort_schedule, "LONGER", (1024,))
+    x = elements((1, 2600), "float32")
     with emulated_gpu(multiprocessors=4) as gpu:
         values, places = map(to_host, fd.kernel(text, fallback=False)(gpu.asarray(x)))
     order = descending(x)[..., :count]
     np.testing.assert_array_equal(places, order)
     np.testing.assert_array_equal(values, np.take_along_axis(x, order, -1) * 2)
-    assert "wide=True" in source(text, x=((1, 4600), "float32"))
-    assert "wide=True" not in source(text, x=((1, 4600), "float64"))
+    assert "wide=True" in source(text, x=((1, 2600), "float32"))
+    assert "wide=True" not in source(text, x=((1, 2600), "float64"))
 
 
 def test_shared_topk_compiles_without_spills():

@@ -6,24 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ....kernel_ir.phase import Phase, Sort
-from ..emit.intrinsic import Binding, Function
+from ..emit.intrinsic import Binding, Function, Named
 from ..emit.phase_emitter import PhaseEmitter
 from ..emit.source_text import TILE, SourceBuilder
 from ..rows.schedule import RowSchedule
 from ..tile import ThreadGroupIntrinsics, Tile, TileIntrinsics, reduce_tile
 from . import (
+    block_radix,
     columns_of,
     flush,
     insert,
     key_codec,
     load_entries,
     load_entry,
+    load_sorted,
+    load_sorted_entry,
     make_entries,
     merge_runs,
+    radix_room,
     reset,
     select_best,
+    sort_row,
     sort_smem,
     sort_tile,
+    sort_warp,
     store_run,
     topk_buffer,
     values_of,
@@ -64,30 +70,48 @@ class RowSort:
         wide = {"wide": True} if method.wide else {}
         made = key_codec(sort.key.dtype.name, sort.descending, TILE, THREAD_GROUP, **wide)
         codec = src.bind("codec", made, src.functions)
-        self._bind(to_entries=make_entries(codec))
-        places = tuple(dict.fromkeys(place for _, place, _ in sort.places))
-        if method.method == "rounds":
-            self._bind(select_best_entries=select_best(codec, sort.count, method.per_thread, places))
+        if method.method == "digits":
+            self._define_digits(sort, codec)
         else:
-            self._bind(sort_buffer=sort_smem(codec, method.size))
-        if method.method in ("sort", "merge"):
-            self._bind(sort_entries=sort_tile(codec, method.size))
-        if method.method == "choose":
-            buffer = topk_buffer(codec, sort.count, method.keep, method.size, method.limit)
-            topk = src.bind("topk", buffer, src.functions)
-            self._bind(reset_topk=reset(topk), insert_topk=insert(topk), flush_topk=flush(topk))
-        if method.method == "merge":
-            self._bind(store_sorted_run=store_run(codec, method.size), merge_entries=merge_runs(codec, method.size))
-        space = (1,) if method.method == "merge" else ()
-        if method.method != "rounds":
-            self._bind(load_ranked_entries=load_entries(codec, method.per_thread or 1, *space))
-            for place in places:
-                self._bind(**{f"load_entry_{place}": load_entry(codec, place, *space)})
+            self._bind(to_entries=make_entries(codec))
+            self._define_entries(sort, codec)
         for name, function in (("values", values_of), ("positions", columns_of)):
             self._bind(**{f"ranked_{name}": function(codec, method.per_thread or 1)})
             self._bind(**{f"entry_{name}": function(codec, 0)})
         vectors = method.per_thread or 1
         src.bind("ranks", Tile(width=1, vectors=vectors, step=self.schedule.threads, checks="v" * vectors))
+
+    def _define_digits(self, sort: Sort, codec: Named) -> None:
+        """The intrinsics of a row that a block sorts by digits."""
+        method = self.method
+        makes = block_radix(codec, method.size, sort.has_positions)
+        sorter = self.src.bind("sorter", makes, self.src.functions)
+        self._bind(sort_buffer=radix_room(sorter), sort_block=sort_row(sorter))
+        self._bind(load_ranked_entries=load_sorted(sorter, method.per_thread))
+        for place in _places(sort):
+            self._bind(**{f"load_entry_{place}": load_sorted_entry(sorter, place)})
+
+    def _define_entries(self, sort: Sort, codec: Named) -> None:
+        """The intrinsics of entries that are compared."""
+        src, method, places = self.src, self.method, _places(sort)
+        if method.method == "rounds":
+            self._bind(select_best_entries=select_best(codec, sort.count, method.per_thread, places))
+            return
+        groups = (self.schedule.rows,) if self.schedule.rows > 1 else ()
+        self._bind(sort_buffer=sort_smem(codec, method.size, *groups))
+        if method.method == "network":
+            self._bind(sort_entries=sort_warp(codec, method.size))
+        if method.method == "choose":
+            buffer = topk_buffer(codec, sort.count, method.keep, method.size, method.limit)
+            topk = src.bind("topk", buffer, src.functions)
+            self._bind(reset_topk=reset(topk), insert_topk=insert(topk), flush_topk=flush(topk))
+        if method.method == "merge":
+            self._bind(sort_entries=sort_tile(codec, method.size))
+            self._bind(store_sorted_run=store_run(codec, method.size), merge_entries=merge_runs(codec, method.size))
+        space = (1,) if method.method == "merge" else ()
+        self._bind(load_ranked_entries=load_entries(codec, method.per_thread or 1, *space))
+        for place in places:
+            self._bind(**{f"load_entry_{place}": load_entry(codec, place, *space)})
 
     def begin(self, phase: Phase) -> None:
         """What stands before the loop that gathers an order."""
@@ -113,18 +137,23 @@ class RowSort:
         if sort is None:
             return
         src, method, value = self.src, self.method.method, self.src.element(sort.key.name)
-        if method in ("rounds", "sort"):
+        if self.schedule.resident:
             self._define(sort)
         functions = self.functions
+        if method == "digits":
+            src.assign("buffer", functions["sort_buffer"]())
+            src.emit(functions["sort_block"]("buffer", value, column, "columns"))
+            self._take(sort, "buffer")
+            return
         src.assign("entries", functions["to_entries"](value, column, "columns"))
         match method:
             case "rounds":
-                names = ["ranked", *(f"entry_at_{p}" for p in dict.fromkeys(p for _, p, _ in sort.places))]
+                names = ["ranked", *(f"entry_at_{place}" for place in _places(sort))]
                 src.assign(
                     f"{', '.join(names)}{',' if len(names) == 1 else ''}", functions["select_best_entries"]("entries")
                 )
                 self._read_places(sort)
-            case "sort":
+            case "network":
                 src.assign("buffer", functions["sort_buffer"]())
                 src.emit(functions["sort_entries"]("buffer", "entries"))
                 self._take(sort, "buffer")
@@ -153,7 +182,7 @@ class RowSort:
         if self.method.per_thread:
             limit, first = self._limit(sort), f"{self.index}(thread_in_row)"
             self.src.assign("ranked", self.functions["load_ranked_entries"](buffer, first, limit))
-        for place in dict.fromkeys(place for _, place, _ in sort.places):
+        for place in _places(sort):
             self.src.assign(f"entry_at_{place}", self.functions[f"load_entry_{place}"](buffer))
         self._read_places(sort)
 
@@ -207,3 +236,8 @@ class RowSort:
             bindings = {f"reduce_{name}": reduce_tile(RANKS, op), f"all_reduce_{name}": THREAD_GROUP.all_reduce(op)}
             reduce, all_reduce = src.bind_several(bindings, src.functions)
             src.unpack(use, all_reduce(reduce(*src.lifted(use), "rank", limit)))
+
+
+def _places(sort: Sort) -> tuple[int, ...]:
+    """The places of the order that are row values."""
+    return tuple(dict.fromkeys(place for _, place, _ in sort.places))

@@ -51,12 +51,12 @@ class KeyCodec:
     def entry(self, e: Emitter, value: ir.Value, column: ir.Value, there: ir.Value | None) -> Entry:
         """The entry of an element in a column."""
         b = e.builder
-        key, below = self._key(e, value)
+        key, below = self.key_of(e, value)
         tag = b.or_(b.shl(column, I64(1)), b.zext(below, I64) if below is not None else I64(0))
         words = [key, tag] if self.words == 2 else [b.or_(b.shl(key, I64(32)), tag)]
         return words if there is None else [b.select(there, word, ONES) for word in words]
 
-    def _key(self, e: Emitter, value: ir.Value) -> tuple[ir.Value, ir.Value | None]:
+    def key_of(self, e: Emitter, value: ir.Value) -> tuple[ir.Value, ir.Value | None]:
         """(the value as an ascending unsigned number in 64 bits, whether it is -0.0).
 
         NaN is above every number, by the order that `sort_nodes` of ir/row_ops.py says.
@@ -219,13 +219,13 @@ def sort_in_registers(e: Emitter, order_of: KeyCodec, entries: list[Entry], coun
             for low in range(gap % half, size - gap, 2 * gap):
                 for k in range(low, min(low + gap, size - gap)):
                     if k // (2 * half) == (k + gap) // (2 * half) and k + gap < there:
-                        entries[k], entries[k + gap] = _in_order(e, order_of, entries[k], entries[k + gap])
+                        entries[k], entries[k + gap] = in_order(e, order_of, entries[k], entries[k + gap])
             gap //= 2
         half *= 2
     return entries[:count]
 
 
-def _in_order(e: Emitter, order_of: KeyCodec, x: Entry, y: Entry) -> tuple[Entry, Entry]:
+def in_order(e: Emitter, order_of: KeyCodec, x: Entry, y: Entry) -> tuple[Entry, Entry]:
     less, b = order_of.less(e, y, x), e.builder
     first = [b.select(less, q, p) for p, q in zip(x, y)]
     return first, [b.select(less, p, q) for p, q in zip(x, y)]

@@ -1,4 +1,4 @@
-"""Sort schedule: top k by a warp, sort in shared memory, top-k buffer, or merge sort in global memory."""
+"""Sort schedule: in a warp's registers or a block's shared memory, top-k buffer, or merge sort in global memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import VECTOR_CLASSES, WARP, RowSchedule, row_width
 from ..schedule_base import Extents
 from .radix_schedule import can_radix_sort, schedule_radix_sort
-from .sort_method import SortMethod, needs_wide_entries, sort_of
+from .sort_method import STATIC_SHARED, SortMethod, block_radix_bytes, needs_wide_entries, sort_of
 
+MOST_DIGIT_THREADS = 512  # threads that sort a row by digits
+LEAST_THREADS = 4  # of a row that is sorted in registers
+PASS_REGISTERS = 30  # registers of a thread that ranks digits, beside its words and their places
 ADDRESSING = 20  # registers for addresses and counters
 ROUNDS, ROUNDS_COLUMNS = 32, 1024  # most results and columns of a top-k by repeated extraction of the best
 SHORTER = (32, 128, 256, 512)  # classes of lengths that share a binary
+LONGER = (1024, 2048, 4096, 8192, 16384)  # the same where all of a row is sorted
+NETWORK = 256  # most columns that a warp sorts in registers
+NETWORK_ITEMS, DIGIT_ITEMS = 8, 16  # elements of a thread of a network; of one that sorts by digits, in 32-bit words
+RESERVED = 1024  # bytes of shared memory that folds of the sorted row may take
 ROUND_ELEMENTS = 8  # elements that a thread sorts in registers
 WARPS = 4  # warps of a block if a row has a warp or less
 ENTRIES_BYTES = 32 << 10  # shared memory for entries
@@ -38,10 +45,14 @@ class SortSchedule(RowSchedule):
 
     @property
     def resident(self) -> bool:  # type: ignore[override]
-        return self.sort_method.method in ("rounds", "sort")
+        return self.sort_method.method in ("rounds", "network", "digits")
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-        launch = super().config(kernel, extents)
+        launch, sort = super().config(kernel, extents), sort_of(kernel)
+        if self.sort_method.method == "digits" and sort is not None:
+            wide = sort.key.dtype.bits == 64
+            size = block_radix_bytes(self.sort_method.size, self.threads, wide, sort.has_positions)
+            return replace(launch, shared=size if size > STATIC_SHARED else 0)
         if self.sort_method.method != "merge":
             return launch
         size = runs(extents[-1], self.width, self.sort_method.size) * ENTRIES_BYTES  # two halves of whole runs a row
@@ -63,7 +74,7 @@ def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     chosen = sort.count is not None and keep <= slots // 4
     crowd = prod(extents[: kernel.row_axes]) * WARP >= hardware.multiprocessors * BUSY
     short = min(ROUNDS_COLUMNS, SCARCE * keep) if crowd else ROUNDS_COLUMNS
-    if kernel.resident and reach <= (short if chosen else slots):
+    if kernel.resident and reach <= (short if chosen else _longest(kernel, width, hardware)):
         return _sorted(kernel, columns, reach, width, hardware)
     if chosen:
         return _of_width(_chosen(kernel, extents, width, sort.count or 1, slots, hardware), wide)
@@ -82,7 +93,8 @@ def generic_sort(
     slots = _slots(wide or sort.key.dtype.bits == 64)
     keep, reach = _power(sort.count or columns), columns + width - 1
     chosen = sort.count is not None and _power(sort.count) <= slots // 4
-    for size in (*SHORTER, ROUNDS_COLUMNS if chosen else slots):
+    longest = _longest(held, width, hardware)
+    for size in (*SHORTER, *([ROUNDS_COLUMNS] if chosen else (size for size in LONGER if size <= longest))):
         if reach <= size and keep <= size and sort.count is not None and sort.count <= ROUNDS:
             schedule = _rounds(held, 0, size, width, sort.count, hardware)
             return held, replace(schedule, reason=schedule.reason.replace("of 0 columns", f"of {columns} columns"))
@@ -112,15 +124,14 @@ def _power(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _with_registers(kernel: KernelIR, hardware: Hardware, reason: str, schedule: SortSchedule) -> SortSchedule:
-    """The schedule with what a thread takes: its entries, and what it loads."""
+def _with_registers(
+    kernel: KernelIR, hardware: Hardware, reason: str, schedule: SortSchedule, need: float = 0
+) -> SortSchedule:
+    """The schedule with what a thread takes: its entries and what it loads, or what it is said to need."""
     entry = 4 if any(v.dtype.bits == 64 for v in _lifted(kernel)) else 2
     read = [kernel.operands[x.operand].dtype for x in kernel.element_loads]
-    elements = schedule.width * schedule.vectors
-    registers = round(
-        ADDRESSING + elements * (entry + register_count(read)) + most_registers_with_arguments(kernel.phases)
-    )
-    registers += ADDRESSING if kernel.index64 else 0
+    need = need or ADDRESSING + schedule.width * schedule.vectors * (entry + register_count(read))
+    registers = round(need + most_registers_with_arguments(kernel.phases)) + (ADDRESSING if kernel.index64 else 0)
     blocks = blocks_for(hardware, min(registers, hardware.registers // schedule.block_threads), schedule.block_threads)
     registers = predicted_registers(kernel, hardware, registers, blocks, schedule.block_threads)
     return replace(schedule, blocks=blocks, reason=reason, registers=registers)
@@ -146,12 +157,65 @@ def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, count: int, 
 
 
 def _sorted(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Hardware) -> SortSchedule:
-    size = max(_power(reach), WARP * width)
-    threads = min(BLOCK, max(WARP, size // max(TILE, width)))
-    vectors = size // (threads * width)
-    reason = f"{columns} columns are sorted in {size} slots of shared memory by {threads} threads"
-    rank = SortMethod("sort", size // threads, size)
-    return _with_registers(kernel, hardware, reason, SortSchedule(width, vectors, 0, threads, 1, 1, sort_method=rank))
+    """The schedule of rows that are sorted where they are held; of up to `reach` elements, with what precedes them."""
+    sort = sort_of(kernel)
+    assert sort is not None
+    if reach <= NETWORK:
+        return _network(kernel, columns, reach, width, hardware)
+    threads = _digit_threads(kernel, reach, width)
+    vectors = -(-reach // (threads * width))
+    size = threads * width * vectors
+    reason = f"{columns} columns are sorted by digits of 8 bits in shared memory by {threads} threads"
+    rank = SortMethod("digits", -(-(sort.count or reach) // threads), size)
+    schedule = SortSchedule(width, vectors, 0, threads, 1, 1, sort_method=rank)
+    return _with_registers(kernel, hardware, reason, schedule, _digit_registers(kernel, schedule))
+
+
+def _digit_registers(kernel: KernelIR, schedule: SortSchedule) -> float:
+    """Registers of a thread that sorts by digits: its words and their places, or what it loads; columns in pairs."""
+    sort, elements = sort_of(kernel), schedule.width * schedule.vectors
+    assert sort is not None
+    word = 2 if sort.key.dtype.bits == 64 else 1
+    read = [kernel.operands[x.operand].dtype for x in kernel.element_loads]
+    passes = PASS_REGISTERS + elements * (word + 1 + sort.has_positions / 2)
+    return max(passes, ADDRESSING + elements * (word + register_count(read)))
+
+
+def _network(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Hardware) -> SortSchedule:
+    sort, size = sort_of(kernel), _power(reach)
+    assert sort is not None
+    threads = min(WARP, max(LEAST_THREADS, size // max(NETWORK_ITEMS, width)))
+    size = max(size, threads * _power(width))
+    vectors = -(-reach // (threads * width))
+    reason = f"{columns} columns are sorted by a network of {size} entries in the registers of {threads} threads"
+    rank = SortMethod("network", -(-(sort.count or reach) // threads), size)
+    rows = WARPS * WARP // threads
+    return _with_registers(
+        kernel, hardware, reason, SortSchedule(width, vectors, 0, threads, rows, 1, sort_method=rank)
+    )
+
+
+def _digit_threads(kernel: KernelIR, reach: int, width: int) -> int:
+    """Threads of a block that sorts a row by digits."""
+    return max(WARP, min(MOST_DIGIT_THREADS, _power(-(-reach // max(_digit_items(kernel), width)))))
+
+
+def _digit_items(kernel: KernelIR) -> int:
+    return DIGIT_ITEMS // 2 if any(key.dtype.bits == 64 for key in _lifted(kernel)) else DIGIT_ITEMS
+
+
+def _longest(kernel: KernelIR, width: int, hardware: Hardware) -> int:
+    """The longest row that a block can hold and sort."""
+    sort = sort_of(kernel)
+    assert sort is not None
+    wide = sort.key.dtype.bits == 64
+    for reach in reversed(LONGER):
+        threads = _digit_threads(kernel, reach, width)
+        items = max(_digit_items(kernel), width)
+        room = block_radix_bytes(reach, threads, wide, sort.has_positions) + RESERVED
+        if reach <= 2 * threads * items and room <= hardware.block_shared:
+            return reach
+    return 0
 
 
 def _chosen(

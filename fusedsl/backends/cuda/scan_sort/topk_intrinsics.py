@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..compiler.numba_backend import I32, I64, SHARED, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..tile.shuffle import WARP, shuffle
-from .sort_keys import ONES, Entry, KeyCodec, sort_in_registers
+from .sort_keys import ONES, Entry, KeyCodec, in_order, sort_in_registers
 
 
 def make_entries(order_of: KeyCodec) -> Callable:
@@ -139,6 +139,58 @@ def sort_tile(order_of: KeyCodec, size: int) -> Callable:
         order_of.sort(e, room, I32(size))
 
     return emit
+
+
+def sort_warp(codec: KeyCodec, size: int) -> Callable:
+    """`sort(room, entries)`: the same by a bitonic network in registers.
+
+    Entry i is the i % items-th of thread i // items.
+    The first step of each merge has partners mirrored, so that every step puts the lower entry first (Batcher 1968).
+    """
+
+    @emitted(types.void)
+    def emit(e, room, value):
+        b, items = e.builder, size // codec.threads
+        entries = codec.entries(e, value, codec.tile.count)
+        entries += [codec.empty()] * (items - len(entries))
+        first = b.mul(codec.lane(e), I32(items))
+        for k, entry in enumerate(_sorted(e, codec, entries, size)):
+            codec.put(e, room, b.add(first, I32(k)), entry)
+        codec.wait(e)
+
+    return emit
+
+
+def _sorted(e: Emitter, codec: KeyCodec, entries: list[Entry], size: int) -> list[Entry]:
+    half = 1
+    while half < size:
+        entries, gap = _step(e, codec, entries, 2 * half - 1, half), half // 2
+        while gap:
+            entries, gap = _step(e, codec, entries, gap, gap), gap // 2
+        half *= 2
+    return entries
+
+
+def _step(e: Emitter, codec: KeyCodec, entries: list[Entry], mask: int, high: int) -> list[Entry]:
+    """Each entry beside that whose number differs in `mask`: the lower is where the bit `high` is 0."""
+    items, entries = len(entries), list(entries)
+    within, lanes = mask % items, mask // items
+    if not lanes:
+        for k in range(items):
+            if not k & high:
+                entries[k], entries[k ^ within] = in_order(e, codec, entries[k], entries[k ^ within])
+        return entries
+    b = e.builder
+    lower = b.icmp_unsigned("==", b.and_(codec.lane(e), I32(high // items)), I32(0))
+    others = [[shuffle(e, "bfly", word, lanes, codec.threads) for word in entries[k ^ within]] for k in range(items)]
+    return [_kept(e, codec, lower, x, y) for x, y in zip(entries, others)]
+
+
+def _kept(e: Emitter, codec: KeyCodec, lower: ir.Value, own: Entry, other: Entry) -> Entry:
+    """The lower of two entries, or the upper."""
+    b = e.builder
+    keep = b.icmp_unsigned("==", codec.less(e, own, other), lower)
+    return [b.select(keep, x, y) for x, y in zip(own, other)]
 
 
 def load_entries(order_of: KeyCodec, each: int, space: int = SHARED) -> Callable:

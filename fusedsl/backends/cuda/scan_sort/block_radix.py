@@ -1,0 +1,239 @@
+"""Radix sort of a row that one block holds: its words go through shared memory once for each digit.
+
+A word is a key whose order is that of unsigned numbers, but for -0.0, which stands in the word of its own and has the
+digits of 0.0. A thread holds the words that its warp's lanes take in turn, so that the order of the warps, of their
+turns and of the lanes is that of the row (CUB: BlockRadixSort, warp-striped).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..compiler.numba_backend import I16, I32, I64, SHARED, Emitter, emitted, ir, numba_type, types
+from ..tile.loops import looped
+from ..tile.shuffle import WARP
+from .digit_ranks import BINS, DIGIT_BITS, DigitRanks, lane_of, warp_of
+from .sort_keys import ONES, Entry, KeyCodec
+from .sort_method import STATIC_SHARED, block_radix_bytes
+
+AT_ONCE = 4  # places that a thread finds before it stores what goes there
+
+
+@dataclass(frozen=True)
+class BlockRadix:
+    """Words of elements in a codec's order, and where a block has them: `size` of them, and maybe their columns."""
+
+    codec: KeyCodec
+    size: int
+    positions: bool
+
+    @property
+    def wide(self) -> bool:
+        return self.codec.kind.bits == 64
+
+    @property
+    def word(self) -> ir.IntType:
+        return I64 if self.wide else I32
+
+    @property
+    def passes(self) -> int:
+        return -(-self.codec.kind.bits // DIGIT_BITS)
+
+    @property
+    def bytes(self) -> int:
+        """Shared memory: words, columns, counters of each warp, totals."""
+        return block_radix_bytes(self.size, self.codec.threads, self.wide, self.positions)
+
+    # Words of elements, and entries of words.
+
+    def word_of(self, e: Emitter, value: ir.Value) -> ir.Value:
+        b = e.builder
+        key, below = self.codec.key_of(e, value)
+        key = key if self.wide else b.trunc(key, I32)
+        if below is None:
+            return key
+        step = b.zext(below, self.word)
+        return b.add(key, step) if self.codec.descending else b.sub(key, step)
+
+    def key(self, e: Emitter, word: ir.Value) -> tuple[ir.Value, ir.Value | None]:
+        """(the key of a word, whether the word is that of -0.0)."""
+        b, top = e.builder, 1 << (self.word.width - 1)
+        if self.codec.kind.kind != "f":
+            return word, None
+        below = b.icmp_unsigned("==", word, self.word(top if self.codec.descending else top - 1))
+        step = b.zext(below, self.word)
+        return (b.sub(word, step) if self.codec.descending else b.add(word, step)), below
+
+    @property
+    def sign(self) -> int:
+        """The sign of short integers, whose keys have that of a word."""
+        kind = self.codec.kind
+        return 1 << (kind.bits - 1) if kind.kind == "i" and kind.bits < self.word.width else 0
+
+    @property
+    def missing(self) -> ir.Constant:
+        """A word with the last of all digits."""
+        return self.word(~self.sign)
+
+    def digit(self, e: Emitter, word: ir.Value, shift: ir.Value) -> ir.Value:
+        b, (key, _) = e.builder, self.key(e, word)
+        key = b.xor(key, self.word(self.sign)) if self.sign else key
+        if self.wide:
+            key = b.trunc(b.lshr(key, b.zext(shift, I64)), I32)
+        else:
+            key = b.lshr(key, shift)
+        return b.and_(key, I32(BINS - 1))
+
+    def entry(self, e: Emitter, word: ir.Value, column: ir.Value) -> Entry:
+        b, (key, below) = e.builder, self.key(e, word)
+        tag = b.shl(b.zext(column, I64), I64(1))
+        tag = tag if below is None else b.or_(tag, b.zext(below, I64))
+        return [key, tag] if self.codec.words == 2 else [b.or_(b.shl(b.zext(key, I64), I64(32)), tag)]
+
+    # Where they are.
+
+    def words_at(self, e: Emitter, room: ir.Value) -> ir.Value:
+        return e.builder.inttoptr(room, self.word.as_pointer(SHARED))
+
+    def columns_at(self, e: Emitter, room: ir.Value) -> ir.Value:
+        behind = e.builder.add(room, I64(self.size * self.word.width // 8))
+        return e.builder.inttoptr(behind, I16.as_pointer(SHARED))
+
+    def ranks(self, e: Emitter, room: ir.Value) -> DigitRanks:
+        b, threads = e.builder, self.codec.threads
+        begin = self.size * (self.word.width // 8 + 2 * self.positions)
+        counters = b.inttoptr(b.add(room, I64(begin)), I32.as_pointer(SHARED))
+        return DigitRanks(e, threads, counters, b.gep(counters, [I32(threads // WARP * BINS)]))
+
+
+def block_radix(codec: KeyCodec, size: int, positions: bool) -> BlockRadix:
+    """The sort of a block's rows of up to `size` elements, of a multiple of 64 elements."""
+    return BlockRadix(codec, size, positions)
+
+
+def radix_room(sorter: BlockRadix) -> Callable:
+    """`room()`: the address in shared memory."""
+
+    @emitted(types.int64)
+    def emit(e):
+        if sorter.bytes > STATIC_SHARED:
+            return e.builder.zext(e.dynamic_shared(), I64)
+        return e.builder.ptrtoint(e.shared_array(I64, -(-sorter.bytes // 8)), I64)
+
+    return emit
+
+
+def sort_row(sorter: BlockRadix) -> Callable:
+    """`sort(room, values, start, limit)`: the words of the block's tiles are put in the room, in order."""
+    codec, kind = sorter.codec, numba_type(sorter.codec.kind.name)
+
+    @emitted(types.void)
+    def emit(e, room, held, first, last, *, kinds):
+        tile = codec.tile
+        if isinstance(kinds[1], types.BaseTuple):
+            elements = [e.cast(v, kinds[1].dtype, kind) for v in e.unpack(held, tile.count)]
+        else:
+            elements = [e.cast(held, kinds[1], kind)] * tile.count
+        rooms = tile.valid_of(e, kinds[2], first, last)
+        _store_tile(e, sorter, room, elements, rooms, first)
+        _sort_words(e, sorter, room)
+
+    return emit
+
+
+def _store_tile(e: Emitter, sorter: BlockRadix, room: ir.Value, elements: list, rooms: list, first: ir.Value) -> None:
+    """Words to the places of their columns; what precedes an unaligned row comes behind it, and is missing."""
+    b, tile, words = e.builder, sorter.codec.tile, sorter.words_at(e, room)
+    begin = first if first.type == I32 else b.trunc(first, I32)
+    for number, element in enumerate(elements):
+        vector, within = divmod(number, tile.width)
+        column = b.add(begin, I32(vector * tile.step + within))
+        place = b.select(b.icmp_signed("<", column, I32(0)), b.add(column, I32(sorter.size)), column)
+        word, valid = sorter.word_of(e, element), rooms[vector]
+        if valid is not None:
+            word = b.select(valid.has(b, within), word, sorter.missing)
+        b.store(word, b.gep(words, [place]))
+
+
+def _sort_words(e: Emitter, sorter: BlockRadix, room: ir.Value) -> None:
+    """A pass for each digit, from the lowest: words are taken in order, and put where their digit belongs."""
+    b, items, ranks = e.builder, sorter.codec.tile.count, sorter.ranks(e, room)
+    words, columns = sorter.words_at(e, room), sorter.columns_at(e, room)
+    first = b.add(b.mul(warp_of(e), I32(WARP * items)), lane_of(e))
+    turns = [I32(k * WARP) for k in range(items)]
+    own_words, own_columns = b.gep(words, [first]), b.gep(columns, [first])
+    ranks.wait()
+    held = [b.load(b.gep(own_words, [turn])) for turn in turns]
+    held += _pairs(e, [b.add(first, turn) for turn in turns]) if sorter.positions else []
+    more = lambda shift, *_: b.icmp_unsigned("<", shift, I32(DIGIT_BITS * sorter.passes))  # noqa: E731
+    with looped(e, [I32(0), *held], more) as (state, following):
+        shift, *held = state
+        ranks.count([sorter.digit(e, word, shift) for word in held[:items]])
+        ranks.wait()
+        ranks.offsets()
+        ranks.wait()
+        for k in range(0, items, AT_ONCE):
+            some = held[:items][k : k + AT_ONCE]
+            slots = ranks.slots([sorter.digit(e, opaque(e, word), shift) for word in some])
+            for slot, word in zip(slots, some):
+                b.store(word, b.gep(words, [slot]))
+            if sorter.positions:
+                for number, slot in enumerate(slots, k):
+                    b.store(_half(e, held[items + number // 2], number % 2), b.gep(columns, [slot]))
+        ranks.wait()
+        following += [b.add(shift, I32(DIGIT_BITS))]
+        following += [b.load(b.gep(own_words, [turn])) for turn in turns]
+        if sorter.positions:
+            following += _pairs(e, [b.zext(b.load(b.gep(own_columns, [turn])), I32) for turn in turns])
+
+
+def opaque(e: Emitter, word: ir.Value) -> ir.Value:
+    """The word, of which what was computed before is computed anew rather than kept in registers."""
+    kind, letter = ("b64", "l") if word.type == I64 else ("b32", "r")
+    return e.asm(word.type, f"mov.{kind} $0, $1;", f"={letter},{letter}", [word], effect=True)
+
+
+def _pairs(e: Emitter, columns: list[ir.Value]) -> list[ir.Value]:
+    """Columns of 16 bits, two in a word."""
+    b, pairs = e.builder, [columns[k : k + 2] for k in range(0, len(columns), 2)]
+    return [b.or_(pair[0], b.shl(pair[1], I32(16))) if len(pair) == 2 else pair[0] for pair in pairs]
+
+
+def _half(e: Emitter, pair: ir.Value, number: int) -> ir.Value:
+    return e.builder.trunc(e.builder.lshr(pair, I32(16 * number)), I16)
+
+
+def load_sorted(sorter: BlockRadix, each: int) -> Callable:
+    """`load(room, first, limit)`: the entries in places first, first + threads … below `limit`."""
+    codec = sorter.codec
+
+    @emitted(codec.tuple_of(each))
+    def emit(e, room, first, limit):
+        b, entries = e.builder, []
+        for k in range(each):
+            slot = b.add(first, first.type(k * codec.threads))
+            valid = b.icmp_signed("<", slot, limit)
+            entry = _entry_at(e, sorter, room, b.select(valid, slot, slot.type(0)))
+            entries.append([b.select(valid, word, ONES) for word in entry])
+        return codec.packed(e, entries)
+
+    return emit
+
+
+def load_sorted_entry(sorter: BlockRadix, place: int) -> Callable:
+    """`load(room)`: the entry in one place."""
+    codec = sorter.codec
+
+    @emitted(codec.tuple_of(1))
+    def emit(e, room):
+        return codec.packed(e, [_entry_at(e, sorter, room, I32(place))])
+
+    return emit
+
+
+def _entry_at(e: Emitter, sorter: BlockRadix, room: ir.Value, slot: ir.Value) -> Entry:
+    b = e.builder
+    word = b.load(b.gep(sorter.words_at(e, room), [slot]))
+    column = b.load(b.gep(sorter.columns_at(e, room), [slot])) if sorter.positions else I16(0)
+    return sorter.entry(e, word, column)

@@ -1,0 +1,152 @@
+"""Stable ranks of the digits that a block's threads hold: counts of each warp, their offsets, places of the digits.
+
+Each warp counts its digits in counters of its own, whose offsets are found for all bins at once. The place of an
+element is then its warp's next one for its digit: warps take elements in order, and match.any tells the lanes of one
+digit (Merrill and Grimshaw 2011; CUB: early counts).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..compiler.numba_backend import I1, I32, VOID, Emitter, ir
+from ..tile.shuffle import WARP, shuffle
+
+BINS, DIGIT_BITS = 256, 8
+MATCH = "match.any.sync.b32 $0, $1, 0xffffffff;"
+NEXT = "{\n.reg .pred p;\nsetp.ne.s32 p, $3, 0;\nmov.b32 $0, 0;\n@p atom.shared.add.u32 $0, [$1], $2;\n}"
+
+
+def lane_of(e: Emitter) -> ir.Value:
+    return e.builder.and_(e.special_register("tid.x"), I32(WARP - 1))
+
+
+def warp_of(e: Emitter) -> ir.Value:
+    return e.builder.lshr(e.special_register("tid.x"), I32(5))
+
+
+def same_digit(e: Emitter, digit: ir.Value) -> ir.Value:
+    """The lanes whose digit is this lane's, as bits."""
+    return e.asm(I32, MATCH, "=r,r", [digit], effect=True)
+
+
+@dataclass
+class DigitRanks:
+    """Counters of 8-bit digits for each warp of a block; `counters` has 256 for each, `totals` a word for each."""
+
+    e: Emitter
+    threads: int
+    counters: ir.Value  # int32 in shared memory, 16-byte aligned
+    totals: ir.Value
+
+    def __post_init__(self) -> None:
+        b = self.e.builder
+        self.own = b.gep(self.counters, [b.mul(warp_of(self.e), I32(BINS))])
+
+    @property
+    def warps(self) -> int:
+        return self.threads // WARP
+
+    @property
+    def bins(self) -> int:
+        """Bins whose offsets a thread finds; of more threads than bins, several find the same."""
+        return max(1, BINS // self.threads)
+
+    def first_bin(self) -> ir.Value:
+        b, thread = self.e.builder, self.e.special_register("tid.x")
+        return b.mul(thread, I32(self.bins)) if self.bins > 1 else b.and_(thread, I32(BINS - 1))
+
+    def wait(self) -> None:
+        """The block's threads see what each other has written."""
+        if self.threads > WARP:
+            self.e.barrier()
+        else:
+            self.e.call(VOID, "llvm.nvvm.bar.warp.sync", [I32(-1)])
+
+    def count(self, digits: list[ir.Value]) -> None:
+        """Count the digits of each warp; the threads have to wait before the offsets are found."""
+        b, lane = self.e.builder, lane_of(self.e)
+        four = ir.VectorType(I32, 4)
+        for first in range(0, BINS, 4 * WARP):
+            place = b.gep(self.own, [b.add(b.shl(lane, I32(2)), I32(first))])
+            b.store(ir.Constant(four, [0] * 4), b.bitcast(place, four.as_pointer(3)), align=16)
+        self.e.call(VOID, "llvm.nvvm.bar.warp.sync", [I32(-1)])
+        for digit in digits:
+            b.atomic_rmw("add", b.gep(self.own, [digit]), I32(1), "monotonic")
+
+    def offsets(self) -> tuple[list[ir.Value], list[ir.Value]]:
+        """(begins, totals) of the thread's bins; counters become offsets. Then the threads have to wait."""
+        b, first = self.e.builder, self.first_bin()
+        places = [b.gep(self.counters, [b.add(first, I32(warp * BINS))]) for warp in range(self.warps)]
+        counts = [self._load(place) for place in places]
+        totals = [self._sum([of_warp[k] for of_warp in counts]) for k in range(self.bins)]
+        begins = [self.before(self._sum(totals))]
+        for total in totals[:-1]:
+            begins.append(b.add(begins[-1], total))
+        offsets = list(begins)
+        for place, of_warp in zip(places, counts):
+            self._store(place, offsets)
+            offsets = [b.add(offset, count) for offset, count in zip(offsets, of_warp)]
+        return begins, totals
+
+    def slots(self, digits: list[ir.Value]) -> list[ir.Value]:
+        """The places of a thread's digits, which come one after another; each warp's lanes before its next ones."""
+        e, b, lane = self.e, self.e.builder, lane_of(self.e)
+        lower = b.sub(b.shl(I32(1), lane), I32(1))
+        masks = [same_digit(e, digit) for digit in digits]
+        leaders, begins, before = [], [], []
+        for digit, mask in zip(digits, masks):
+            before.append(e.call(I32, "llvm.ctpop.i32", [b.and_(mask, lower)]))
+            leaders.append(b.sub(I32(WARP - 1), e.call(I32, "llvm.ctlz.i32", [mask, ir.Constant(I1, 0)])))
+            count = b.add(before[-1], I32(1))  # of all, where the leader is: the last of them
+            address = b.ptrtoint(b.gep(self.own, [digit]), I32)
+            leads = b.zext(b.icmp_unsigned("==", leaders[-1], lane), I32)
+            begins.append(e.asm(I32, NEXT, "=r,r,r,r,~{memory}", [address, count, leads], effect=True))
+        from_leaders = [shuffle(e, "idx", begin, leader) for begin, leader in zip(begins, leaders)]
+        return [b.add(begin, count) for begin, count in zip(from_leaders, before)]
+
+    def before(self, value: ir.Value) -> ir.Value:
+        """The sum of what the threads before this one have, as far as they have bins of their own."""
+        e, b, lane, sums = self.e, self.e.builder, lane_of(self.e), value
+        for distance in (1, 2, 4, 8, 16):
+            other = shuffle(e, "up", sums, distance, WARP)
+            sums = b.select(b.icmp_unsigned(">=", lane, I32(distance)), b.add(sums, other), sums)
+        before, warps = b.sub(sums, value), min(self.warps, BINS // WARP)
+        if warps == 1:
+            return before
+        warp = b.and_(warp_of(e), I32(warps - 1))
+        with b.if_then(b.icmp_unsigned("==", lane, I32(WARP - 1))):
+            b.store(sums, b.gep(self.totals, [warp]))
+        e.barrier()
+        for other in range(warps - 1):
+            total = b.load(b.gep(self.totals, [I32(other)]))
+            before = b.add(before, b.select(b.icmp_unsigned("<", I32(other), warp), total, I32(0)))
+        return before
+
+    def _sum(self, values: list[ir.Value]) -> ir.Value:
+        total = values[0]
+        for value in values[1:]:
+            total = self.e.builder.add(total, value)
+        return total
+
+    def _load(self, place: ir.Value) -> list[ir.Value]:
+        b, size, values = self.e.builder, min(self.bins, 4), []
+        kind = ir.VectorType(I32, size)
+        for first in range(0, self.bins, size):
+            if size == 1:
+                return [b.load(place)]
+            word = b.load(b.bitcast(b.gep(place, [I32(first)]), kind.as_pointer(3)), align=4 * size)
+            values += [b.extract_element(word, I32(k)) for k in range(size)]
+        return values
+
+    def _store(self, place: ir.Value, values: list[ir.Value]) -> None:
+        b, size = self.e.builder, min(self.bins, 4)
+        kind = ir.VectorType(I32, size)
+        for first in range(0, self.bins, size):
+            if size == 1:
+                b.store(values[0], place)
+                return
+            word = ir.Constant(kind, ir.Undefined)
+            for k in range(size):
+                word = b.insert_element(word, values[first + k], I32(k))
+            b.store(word, b.bitcast(b.gep(place, [I32(first)]), kind.as_pointer(3)), align=4 * size)
