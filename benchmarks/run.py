@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROBLEMS = ("expressions", "wide", "reductions", "backward")
 SUITES = ("map", "rows", *PROBLEMS, "attention", "products", "language", "time", "tune", "first_call", "cpu")
 SUITES = (*SUITES, "language_cpu", "launch", "start")
-MINUTES = "after so long torch.compile is left out; of language the cases that are left (8)"
+MINUTES = "after so long torch.compile is left out; of language and random products the cases that are left (8)"
 QUICK = "tiny shapes and few repetitions: does everything run? Of products: fusedsl and cuBLAS alone, ten calls each"
 
 

@@ -15,6 +15,7 @@ from ..fusion.formulation import Formulation, ProductMode
 from ..fusion.fusion_group import Decision, FusionGroup, Partition
 from ..fusion.horizontal import horizontal_candidates, pack_launches
 from ..fusion.merge_similar import NamedGroup, merge_similar
+from ..fusion.messages import describe_fold
 from ..fusion.partition_graph import Fits, fits_in, partition_graph, priced_for
 from ..fusion.register_budget import FEWEST
 from ..fusion.renumber_temporaries import renumber_temporaries
@@ -250,14 +251,20 @@ def fusion_decisions(
 
 
 def _with_panel_decisions(cut: Partition, kernels: tuple[KernelPlan, ...], way: Formulation) -> Partition:
-    """The partition with a decision for each fold that begins where its product is computed."""
+    """The partition with a decision for each fold that begins where its product is computed, instead of those that
+    keep it from the product's kernel."""
     if way.products is not ProductMode.FOLDED:
         return cut
-    names = [(kernels[one.reader].name, kernels[one.products].name) for one in folded_products(kernels)]
+    found = folded_products(kernels)
+    names = [(kernels[one.reader].name, kernels[one.products].name) for one in found]
     folded = [
         Decision(True, pair, "the second folds panels of columns, the first merges their states") for pair in names
     ]
-    return replace(cut, decisions=(*cut.decisions, *folded))
+    stored = [{(u.kind, u.index) for u in kernels[one.reader].arrays[kernels[one.reader].inputs :]} for one in found]
+    readers = [g for g in cut.groups if {(s.kind, s.index) for s in g.all_stores} in stored]
+    merged = {(describe_fold(f),) for g in readers for f in g.folds}
+    others = [d for d in cut.decisions if d.joined or d.members not in merged]
+    return replace(cut, decisions=(*others, *folded))
 
 
 def _describe(d: Decision, parameters: tuple[Parameter, ...]) -> str:

@@ -11,6 +11,7 @@ from ..fusion.formulation import STORED
 from ..hardware import Hardware
 from ..kernel_ir.attention_operands import ABSENT, operands_of
 from ..kernel_ir.kernel import AttentionKernel
+from ..kernel_ir.phase import Phase
 from ..kernel_ir.plan import KernelPlan
 from ..program.make_plan import fusion_decisions
 from ..program.resolve_call import ResolvedCall
@@ -64,7 +65,19 @@ def _kernel_roles(call: ResolvedCall) -> list[str]:
         readers = [reader for reader in passes if reader > k and _written(kernel) & _read(call.plan.kernels[reader])]
         if kernel.attention is None and readers:
             roles.append(_producer_role(call, k, readers[0]))
+    for k, kernel in enumerate(call.plan.kernels):
+        states = {kernel.arrays[n].index for phase in kernel.resident if phase.panel_folds for n in _states(phase)}
+        merging = [f"kernel {m}" for m, reader in enumerate(call.plan.kernels) if m > k and states & _read(reader)]
+        if merging:
+            verb = "merges" if len(merging) == 1 else "merge"
+            roles.append(f"{' and '.join(merging)} {verb} states of rows, of which a block of kernel {k} has a part")
     return roles or ["the kernels run over different rows and columns"]
+
+
+def _states(phase: Phase) -> list[int]:
+    """The arrays that states of panels are stored in."""
+    assert phase.panel_folds is not None
+    return [store.operand for store in phase.panel_folds.stores]
 
 
 def _producer_role(call: ResolvedCall, k: int, reader: int) -> str:

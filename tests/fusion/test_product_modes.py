@@ -143,3 +143,11 @@ def test_no_mode_takes_more_launches_than_a_caller_allows(library, name, device)
             assert f"max_kernels is {most}" in str(error)
             refused += 1
     assert refused < 4
+
+
+def test_folds_that_begin_where_their_product_is_are_not_told_to_be_apart():
+    told = fd.kernel("logsumexp(x @ w, axis=-1)").explain(
+        *[fd.spec((4096, 4096), "bfloat16")] * 2, device="cuda", cc=90, compile=False
+    )
+    reasons = [refused.reason for refused in told.refused]
+    assert reasons == ["kernel 1 merges states of rows, of which a block of kernel 0 has a part"]
