@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import fusedsl as fd
 from fusedsl.backends.cuda import compile as cuda
 from fusedsl.backends.cuda.combo import ComboSchedule
+from fusedsl.fusion.formulation import ProductMode
 from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
@@ -33,8 +35,14 @@ class Form:
     dtype: type = np.float32
     facts: dict[str, float] = field(default_factory=lambda: {"multiprocessors": 4})
     foreach: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)  # what is planned otherwise, by its dotted name
 
 
+FOLDED = {
+    "fusedsl.program.product_choice.WORTH": 1e9,  # whatever is predicted to be faster
+    "fusedsl.program.product_choice.MODES": (ProductMode.FOLDED,),
+    "fusedsl.fusion.graph_products.SMALL": 0,
+}
 LONG = dict.fromkeys("wb", (65532,))
 HEADS = dict.fromkeys("qkv", (1, 2, 70, 64))
 FORMS = {
@@ -69,6 +77,10 @@ FORMS = {
     "matmul": Form("MmaMatmul", "gelu(x @ y + b)", {"x": (70, 50), "y": (50, 40), "b": (40,)}),
     "matmul of computed factors": Form("Matmul", "(x * 2) @ y", {"x": (70, 50), "y": (50, 40)}),
     "tensor cores": Form("Sm90Matmul", "gelu(x @ y + b)", {"x": (136, 72), "y": (72, 200), "b": (200,)}, BRAIN),
+    "folds of products": Form(
+        "Sm90Matmul", "p = gelu(x @ y + b); argmax(p, -1), logsumexp(p, axis=-1)",
+        {"x": (72, 520), "y": (520, 200), "b": (200,)}, BRAIN, settings=FOLDED,
+    ),
     "few rows": Form("Skinny", "gelu(x @ y + b)", {"x": (9, 799), "y": (799, 136), "b": (136,)}, BRAIN),
     "small matrices": Form("SmallMatmul", "x @ y", {"x": (40, 12, 16), "y": (40, 16, 10)}),
     "attention": Form("Sm90Attention", "attention(q, k, v, mask='j <= i')", HEADS, BRAIN),
@@ -95,6 +107,8 @@ def results(monkeypatch, form: Form, arrays, way: str):
 
     with monkeypatch.context() as patch, emulated_gpu(**form.facts) as gpu:
         patch.setattr(cuda, "lowered", noted)
+        for name, value in form.settings.items():
+            patch.setattr(name, value)
         if way == "own":
             patch.setattr(numba_backend, "lower", refused)
         if way == "numba":
