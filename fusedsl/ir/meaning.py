@@ -162,6 +162,11 @@ def _out_of_range(b, width):
     return (b < 0) | (b >= width) if b.dtype.kind == "i" else b >= width
 
 
+def count_ones(a):
+    """How many bits are 1."""
+    return np.bitwise_count(a.view(f"u{a.dtype.itemsize}")).astype(a.dtype)
+
+
 def left_shift(a, b):
     """A shift by the width or more, or by a negative count, gives 0."""
     beyond = _out_of_range(b, a.dtype.itemsize * 8)

@@ -73,6 +73,7 @@ OPS: dict[str, Op] = _table(
     Op("bitwise_or", 2, "bits", m.bitwise_or, symbol="|"),
     Op("bitwise_xor", 2, "bits", m.bitwise_xor, symbol="^"),
     Op("bitwise_invert", 1, "bits", m.bitwise_invert, symbol="~"),
+    Op("count_ones", 1, "bits", m.count_ones, cost=2, internal=True),
     Op("left_shift", 2, "shift", m.left_shift, cost=3, symbol="<<"),
     Op("right_shift", 2, "shift", m.right_shift, cost=3, symbol=">>"),
     Op("maximum", 2, "same", m.maximum, cost=2, formula="the larger; NaN wins"),

@@ -47,6 +47,7 @@ FORMS: dict[str, dict[str, str]] = {
     "bitwise_or": {"i": "{t}({0} | {1})", "b": "{0} | {1}"},
     "bitwise_xor": {"i": "{t}({0} ^ {1})", "b": "{0} ^ {1}"},
     "bitwise_invert": {"i": "{t}(~{0})", "b": "not_({0})"},
+    "count_ones": {"i": "count_ones({0})"},
     "left_shift": {"i": "shift_left({0}, {1})"},
     "right_shift": {"i": "shift_right({0}, {1})"},
     "maximum": _CALL | {"b": "{0} | {1}"},

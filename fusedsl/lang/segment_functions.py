@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import ArgumentError, ShapeError
-from ..ir import gathers, row_ops, scatters, shapes
+from ..ir import gathers, scatters, shapes
 from ..ir.builder import GraphBuilder, fail
-from ..ir.dims import Dim, expression
+from ..ir.dims import Dim
 from ..ir.graph import Node
 from ..ir.ops import reduced_dtype
+from ..ir.ragged_rows import RaggedRows, ragged_rows
 from ..ir.scatters import DROPPED, Target
 from .array_functions import as_float
 from .functions import function
@@ -23,10 +24,11 @@ from .scatter_functions import bincount
 
 @dataclass(frozen=True)
 class Segments:
-    """The segment of each row, and how many segments there are."""
+    """The segment of each row, and how many segments there are; by offsets, numbered without the empty ones."""
 
     ids: Node
     count: Dim
+    ragged: RaggedRows | None = None
 
 
 def _segments(b: GraphBuilder, what: str, x: Node, offsets: Node | None, ids: Node | None, n: Dim | None) -> Segments:
@@ -50,19 +52,26 @@ def _segments(b: GraphBuilder, what: str, x: Node, offsets: Node | None, ids: No
                            help="segment k begins at offsets[k] and ends before offsets[k + 1]")  # fmt: skip
         raise fail(error, 1)
     shapes.require_elements(b, what, offsets, (0,))
-    begins = b.elementwise("maximum", gathers.positions(b, offsets), b.literal(0))
-    marks = bincount(b, begins, x.type.shape[0])
-    passed = row_ops.scan(b, "sum", marks, 0)
-    count = expression("-", offsets.type.shape[0], 1)
-    return Segments(b.elementwise("subtract", passed, b.literal(1)), count)
+    ragged = ragged_rows(b, b.strong(offsets), x.type.shape[0])
+    return Segments(ragged.rank_of_row, ragged.count, ragged)
 
 
 def _folded(b: GraphBuilder, fold: str, x: Node, s: Segments) -> Node:
-    """The fold of each segment."""
+    """The fold of each numbered segment."""
     x = b.strong(x)
     x = b.convert(x, reduced_dtype(fold, x.type.dtype))
     base = scatters.identity(b, fold, x.type.dtype, (s.count, *x.type.shape[1:]))
     return scatters.scatter_fold(b, base, s.ids, x, fold, Target(0, DROPPED))
+
+
+def _of_all(b: GraphBuilder, fold: str, folded: Node, s: Segments) -> Node:
+    """The folds of all segments, the empty ones among them."""
+    if s.ragged is None:
+        return folded
+    rank, behind = s.ragged.rank_of_segment, folded.type.rank - 1
+    read = gathers.at_position(b, folded, 0, rank, s.count, gathers.GUARDED)
+    is_full = gathers.before_axes(b, b.elementwise("greater_equal", rank, b.literal(0)), behind)
+    return b.elementwise("where", is_full, read, scatters.identity(b, fold, folded.type.dtype, folded.type.shape))
 
 
 def _spread(b: GraphBuilder, of_segments: Node, x: Node, s: Segments) -> Node:
@@ -81,14 +90,14 @@ def _segment_function(name: str, build_of: Callable[[GraphBuilder, Node, Segment
 
 def _mean(b: GraphBuilder, x: Node, s: Segments) -> Node:
     x = as_float(b, b.strong(x))
-    count = bincount(b, s.ids, s.count)
+    count = bincount(b, s.ids, s.count) if s.ragged is None else s.ragged.lengths
     count = gathers.before_axes(b, b.convert(count, x.type.dtype), x.type.rank - 1)
-    return b.elementwise("divide", _folded(b, "sum", x, s), count)
+    return b.elementwise("divide", _of_all(b, "sum", _folded(b, "sum", x, s), s), count)
 
 
 def _fold_of(fold: str) -> Callable[[GraphBuilder, Node, Segments], Node]:
     def build(b: GraphBuilder, x: Node, s: Segments) -> Node:
-        return _folded(b, fold, x, s)
+        return _of_all(b, fold, _folded(b, fold, x, s), s)
 
     return build
 

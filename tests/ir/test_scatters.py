@@ -103,6 +103,19 @@ def test_segments_are_rows_from_one_offset_to_the_next():
     np.testing.assert_allclose(shares[4:30].sum(0), 1, rtol=1e-6)
 
 
+@pytest.mark.parametrize("offsets", [[5], [0, 0, 64, 64, 64, 100, 128, 128], [0, 3, 3, 200], [-4, 2, 130]])
+def test_empty_segments_and_rows_of_none(offsets):
+    x = RANDOM.standard_normal(128).astype(np.float32)
+    parts = [x[a:b] for a, b in pairwise(np.clip(offsets, 0, 128))]
+    given = {"x": x, "o": np.array(offsets)}
+    sums, shares = fd.evaluate("segment_sum(x, offsets=o), segment_softmax(x, offsets=o)", given)
+    np.testing.assert_allclose(sums, [p.sum() for p in parts], rtol=1e-5, atol=1e-5)
+    wanted = np.zeros(128)
+    for a, b in pairwise(np.clip(offsets, 0, 128)):
+        wanted[a:b] = np.exp(x[a:b]) / np.exp(x[a:b]).sum()
+    np.testing.assert_allclose(shares, wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_bits_do_not_depend_on_threads():
     places, values = RANDOM.integers(0, 5000, 400_000), RANDOM.standard_normal(400_000).astype(np.float32)
     results = []

@@ -123,7 +123,7 @@ def arithmetic_words() -> dict[str, Word]:
     for name, (real, whole) in table.BOTH.items():
         add(name, same, lambda *args, real=real, whole=whole: (real if args[0].dtype.kind == "f" else whole)(*args))
     add("fmod_beyond", predicate, table.fmod_beyond)
-    for name in ("floor_divide", "remainder", "shift_left", "shift_right"):
+    for name in ("floor_divide", "remainder", "shift_left", "shift_right", "count_ones"):
         add(name, same, getattr(integers, name))
     for name in ("philox", "philox_high", "philox_word", "philox_pair"):
         add(name, same, getattr(random, name))

@@ -39,6 +39,11 @@ def fmod(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     return select(y == 0, 0, x % divisor)
 
 
+def count_ones(x: LLVMValue) -> LLVMValue:
+    """How many bits are 1."""
+    return intrinsic("ctpop", x)
+
+
 def shift_left(x: LLVMValue, n: LLVMValue) -> LLVMValue:
     """x << n; 0 where n is negative or at least the width."""
     return select(below_width(n), frozen(x << n), 0)

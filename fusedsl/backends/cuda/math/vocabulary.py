@@ -222,8 +222,15 @@ def logistic(kind):
     return (kind, emit) if is_float(kind) else None
 
 
+def count_ones(kind):
+    """How many bits of an integer are 1."""
+    if not isinstance(kind, types.Integer):
+        return None
+    return kind, lambda e, x: e.call(x.type, f"llvm.ctpop.i{kind.bitwidth}", [x])
+
+
 _RULES = dict.fromkeys((bool_, not_, sign, logistic, divisor_scale, isnan, isinf, isfinite, signbit), 1)
-_RULES |= dict.fromkeys((log_of_normal, sqrt_of_normal), 1)
+_RULES |= dict.fromkeys((log_of_normal, sqrt_of_normal, count_ones), 1)
 _RULES |= dict.fromkeys((absolute, negative, exp_for_sum, exp_for_half, log_approx), 1)
 _RULES |= dict.fromkeys((erf_approx, gelu_for_half, logistic_for_half, tanh_for_half), 1)
 _RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, fmod, power), 2)
