@@ -87,7 +87,7 @@ def _lowered(results: list[Root], memory: ReadableArrays, pieces: Pieces | None 
             targets = [(n, StoreTarget("temporary", k, memory.rounds(n))) for n, k in temporaries.items()]
             roots = [r for n, target in targets for r in _stores(lowering, target, n, n)]
             for root in results:
-                roots += _stores(lowering, root.target, root.stored, root.computed)
+                roots += _stores(lowering, root.target, root.stored, root.computed, bool(root.fold))
                 roots += _scatter(lowering, root)
         except NeedsMemory as error:
             cut[error.node] = None
@@ -112,8 +112,10 @@ def _peel(result: Node) -> Node:
     return result.args[0] if result.op == "reshape" and reshaped_argument(result) is None else result
 
 
-def _stores(lowering: _Lowering, target: StoreTarget, stored: Node, computed: Node) -> list[ScalarStore]:
-    """Stores of one result: one, or one for each piece of a split axis."""
+def _stores(
+    lowering: _Lowering, target: StoreTarget, stored: Node, computed: Node, merged: bool = False
+) -> list[ScalarStore]:
+    """Stores of one result: one, or one for each piece of a split axis; `merged` if a scatter merges into it."""
     axes: list[Axis | None] = []
     cut, pieces = None, lowering.pieces
     for k, d in enumerate(computed.type.shape):
@@ -126,7 +128,8 @@ def _stores(lowering: _Lowering, target: StoreTarget, stored: Node, computed: No
         coordinates = tuple(Coordinate(s, 1, a) for s, a in zip(starts, axes))
         value = lowering.lower(computed, coordinates, cut=False)
         fields = (stored.type.shape, computed.type.shape, tuple(axes), value, stored.type)
-        roots.append(ScalarStore(target.kind, target.index, *fields, starts if start != 0 else (), target.rounded))
+        offsets = starts if start != 0 else ()
+        roots.append(ScalarStore(target.kind, target.index, *fields, offsets, target.rounded, merged))
     return roots
 
 

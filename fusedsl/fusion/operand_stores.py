@@ -43,7 +43,7 @@ def store_operand(
             groups[rows].waits_for |= _writers(groups, inside)
             _store_by_row_kernel(groups, temporaries, first, users, groups[rows], pinned)
     stored = [(k, r) for k, g in enumerate(groups) for r in g.all_stores]
-    producer, root = next((k, r) for k, r in stored if r.value is first.value and r.kind == "temporary")
+    producer, root = next((k, r) for k, r in stored if r.value is first.value and r.keeps_value)
     for user in users:
         _load(user, root, producer)
 
@@ -81,7 +81,7 @@ def _store_by_producer(groups: list[FusionGroup], temporaries: list, factor: Exp
     if len(needed) != 1 or producer is None or set(producer.rows) != set(factor.axes):
         return False
     (f,) = needed
-    stored = next((r for r in producer.row_stores if r.value is f and r.kind == "temporary"), None)
+    stored = next((r for r in producer.row_stores if r.value is f and r.keeps_value), None)
     elsewhere = any(f in g.imports for g in groups if g is not user)
     without = computed_nodes(user.values, frozenset((*user.imports, factor.value)) - {f})
     if stored is None or stored.index < pinned or elsewhere or f in without:

@@ -113,7 +113,7 @@ class PartitionState(ProducerMap):
             axes, stores = producer.rows + producer.columns, producer.stores
         elif f.op == "sorted" and isinstance(f.attr[1], Axis):
             axes, stores = (*producer.rows, f.attr[1]), producer.sorted_stores
-        stored = next((r for r in stores if r.value is f and r.kind == "temporary"), None)
+        stored = next((r for r in stores if r.value is f and r.keeps_value), None)
         if stored is None:
             shape = tuple(a.extent for a in axes)
             stored = ScalarStore("temporary", len(self.temporaries), shape, shape, axes, f, Type(f.type.dtype, shape))

@@ -78,7 +78,7 @@ def _gain(groups: list[FusionGroup], shared: SharedValue, prices: Prices) -> Dim
 def _store(groups: list[FusionGroup], temporaries: list, shared: SharedValue) -> None:
     """Let the first kernel store the value and the second one load it."""
     first, second = groups[shared.first], groups[shared.second]
-    root = next((r for r in first.stores if r.value is shared.value and r.kind == "temporary"), None)
+    root = next((r for r in first.stores if r.value is shared.value and r.keeps_value), None)
     if root is None:
         root = _store_of(groups, shared, len(temporaries))
         temporaries.append(root.type)

@@ -160,7 +160,7 @@ class _GroupSplitter:
 
     def _stored(self, g: FusionGroup, f: Node) -> ScalarStore:
         """Temporary of a kernel's fold; the store is added if it is missing."""
-        root = next((r for r in g.row_stores if r.value is f and r.kind == "temporary"), None)
+        root = next((r for r in g.row_stores if r.value is f and r.keeps_value), None)
         if root is None:
             root = temporary(f, g.rows, len(self.temporaries))
             self.temporaries.append(root.type)

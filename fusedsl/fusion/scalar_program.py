@@ -50,6 +50,12 @@ class ScalarStore:
     type: Type
     offsets: tuple[Dim, ...] = ()  # first index along each axis, if not 0
     rounded: bool = False  # to a temporary of dtype `type`, not of its compute dtype
+    merged: bool = False  # a later scatter merges into the array
+
+    @property
+    def keeps_value(self) -> bool:
+        """Whether later kernels find the value in memory: in a temporary that no scatter merges into."""
+        return self.kind == "temporary" and not self.merged
 
     @property
     def is_scatter(self) -> bool:

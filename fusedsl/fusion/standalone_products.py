@@ -88,7 +88,7 @@ def _product_kernel(g: FusionGroup, f: Node, temporaries: list) -> FusionGroup:
     """The kernel that stores a fold of another one."""
     readers = [r for r in g.row_stores if f in computed_nodes([r.value], frozenset(g.imports))]
     only = readers[0] if len(readers) == 1 and _stores_only(readers[0], f) else None
-    stored = only or next((r for r in readers if r.value is f and r.kind == "temporary"), None)
+    stored = only or next((r for r in readers if r.value is f and r.keeps_value), None)
     if stored is None:
         stored = temporary(f, memory_order([f], g.rows), len(temporaries))
         temporaries.append(stored.type)

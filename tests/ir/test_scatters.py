@@ -240,3 +240,18 @@ def test_what_is_scattered_of_a_product_is_no_part_of_its_epilogue(text):
     pair = (found, right) if isinstance(found, tuple) else ((found,), (right,))
     for made, known in zip(*pair, strict=True):
         np.testing.assert_allclose(made, known, rtol=1e-5, atol=1e-5)
+
+
+OWN = ("cumsum(x)", "sort(x)", "swapaxes(cumsum(reshape(x, (1, -1)), 1), 0, 1)[:, 0]", "y = x[:, None] * x; sum(y, 0)")
+
+
+@pytest.mark.parametrize("base", [*OWN, "exp2(exp(sin(x) * 2) * 2 + tanh(x))"])
+def test_values_that_are_merged_into_their_own_array_are_read_from_another_one(base):
+    """A scatter read the values that it merges from the array that it merges into."""
+    before, t = base.rpartition("; ")[::2]
+    x = RANDOM.standard_normal(40)
+    for text in ("scatter(t, arange(40) * 3 % 40, t * 2)", "scatter_add(t, arange(40) // 3, t), t + 1"):
+        whole = f"{before}\nt = {t}\n{text}"
+        found, right = fd.kernel(whole, fallback=False)(x), interpreted(whole, x=x)
+        for made, known in zip(*[(r if isinstance(r, tuple) else (r,)) for r in (found, right)], strict=True):
+            np.testing.assert_allclose(made, known, rtol=1e-9)
