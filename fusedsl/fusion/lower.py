@@ -35,12 +35,8 @@ from .view_coordinates import divides_by_literals, through_gather, through_index
 Key = tuple[Node, Coordinates]
 MOST_READS = 128  # coordinates at which one value is recomputed; beyond, it is stored
 MOST_FOLDS = 16  # the same for a reduction: each is a loop, which takes long to compile
-ANYWHERE = (
-    "convert",
-    "cast",
-    "gather",
-    *VIEWS,
-)  # besides elementwise operations: an element costs the same at computed coordinates
+# Besides elementwise operations: an element costs the same at computed coordinates.
+ANYWHERE = ("convert", "cast", "gather", *VIEWS)
 
 LoweringPass = Callable[[Sequence[Node], SameExtent], Sequence[Node]]
 LOWERING_PASSES: tuple[tuple[str, LoweringPass], ...] = (  # (name, pass) over a segment's results, in order
@@ -145,11 +141,8 @@ def _scatter(lowering: _Lowering, root: Root) -> list[ScalarStore]:
     parts = tuple(lowering.lower(n, aligned(n.type.shape, at), cut=False) for n in (places, values))
     update = node("update", parts, root.fold, Type(root.stored.type.dtype))
     flat = (product(root.stored.type.shape),)
-    return [
-        ScalarStore(
-            root.target.kind, root.target.index, root.stored.type.shape, flat, tuple(axes), update, root.stored.type
-        )
-    ]
+    target, stored = root.target, root.stored.type
+    return [ScalarStore(target.kind, target.index, stored.shape, flat, tuple(axes), update, stored)]
 
 
 def _is_computed(at: Coordinates) -> bool:

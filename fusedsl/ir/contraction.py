@@ -149,10 +149,7 @@ def _require_same(b: GraphBuilder, d: Dim, e: Dim, check: Check) -> None:
     """Unify two extents; a call checks that they are equal."""
     if b.canonical(d) == b.canonical(e):
         return
-    check = Check(check.kind, (d, e), check.what, check.operands, check.names, b.site)
-    b.checks.append(check)
-    if isinstance(d, int) and isinstance(e, int):
-        raise explain(check, b.extents)
+    b.checks.append(Check(check.kind, (d, e), check.what, check.operands, check.names, b.site))
     b.unify(d, e)
 
 

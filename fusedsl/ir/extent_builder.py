@@ -99,10 +99,12 @@ class ExtentBuilder:
         return dim
 
     def unify(self, a: Dim, b: Dim) -> None:
-        """Treat two extents as equal from here on."""
+        """Treat two extents as equal from here on, as a check demands; ShapeError if it, or one before, cannot hold."""
         a, b = self.canonical(a), self.canonical(b)
-        if a == b or (isinstance(a, int) and isinstance(b, int)):
+        if a == b:
             return
+        if isinstance(a, int) and isinstance(b, int):  # one of two constants is wrong
+            raise explain(next(c for c in self.checks if not holds(c, self.extents)), self.extents)
         if isinstance(a, Expression) or isinstance(b, int):
             a, b = b, a  # prefer a symbol or a number
         if isinstance(a, Expression) and isinstance(b, Expression) and _mentions(a, b):
@@ -125,8 +127,6 @@ class ExtentBuilder:
         if self.canonical(a) == self.canonical(b):
             return
         self.checks.append(Check("equal", (a, b, axis), check.what, check.operands, check.names, self.site))
-        if isinstance(self.canonical(a), int) and isinstance(self.canonical(b), int):  # one of two constants is wrong
-            raise explain(next(c for c in self.checks if not holds(c, self.extents)), self.extents)
         self.unify(a, b)
 
     def describe(self, t: Type) -> str:

@@ -17,8 +17,9 @@ from fusedsl.fusion.verify import verify_scalar_program
 from fusedsl.ir import compare
 from fusedsl.ir.checks import holds
 from fusedsl.ir.dims import Symbol
-from fusedsl.ir.interp import extents_of
+from fusedsl.ir.interp import extents_of, interpret
 from fusedsl.ir.samples import Samples, sampled
+from fusedsl.ir.verify import VerifyError
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.runtime.arrays import describe_all
 
@@ -139,3 +140,27 @@ def test_rounding_is_no_fault(name):
     values = {"x": np.ones((6, 6), np.float32), "y": np.ones((6, 6), np.float32), "k": np.ones(6, np.int64)}
     assert verified(CLOSE[name], values) == ""
     plan(CLOSE[name], {n: v for n, v in values.items() if n in CLOSE[name]}, verify=True)
+
+
+def test_indices_are_as_a_segment_is_promised():
+    """A temporary of indices holds any numbers where a segment alone is compared with its graph."""
+    kernel = fd.kernel("t = reshape(a, -1); int64(b), pad(t - tanh(t), 1, mode='reflect')", verify=True, fallback=False)
+    kernel.explain(np.array(3, np.int16), np.array(7, np.int16), device="cuda", compile=False)
+
+
+@pytest.mark.parametrize(("text", "differs"), [("x * 3e38 * x", False), ("log(x - x)", True), ("x - x + inf", True)])
+def test_after_an_overflow_a_nan_is_no_fault(text, differs):
+    """Orders of operations differ; what is infinite by its meaning stays so."""
+    x = np.ones((4, 4), np.float32)
+    graph, _ = graph_of(text, {"x": x})
+    given = extents_of([x])
+
+    def run(extents, arrays, arguments):
+        with np.errstate(all="ignore"):
+            return [np.where(np.isfinite(r), r, np.nan) for r in interpret(graph, arguments)]
+
+    if differs:
+        with pytest.raises(VerifyError, match="nan"):
+            compare.compare(graph, (), given, run, 3)
+    else:
+        assert compare.compare(graph, (), given, run, 3) == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import bounds
 import numpy as np
 import pytest
@@ -280,3 +282,19 @@ def test_a_dear_factor_is_computed_once(text, kernels):
 def test_stored_factors_are_right(text):
     x, y = RNG.normal(size=(300, 40)).astype(np.float32), RNG.normal(size=(40, 2000)).astype(np.float32)
     fd.kernel(text, verify=True)(x=x, y=y)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tensordot(zeros((3, 5)), c, axes=2)",
+        "einsum('a,a', zeros(3), c[:, 0])",
+        "zeros(3) @ c",
+        "vecdot(zeros((4, 3)), c.T)",
+    ],
+)
+def test_extents_that_two_numbers_fix_are_refused(text):
+    """An array's extent was equal to both numbers, and the program could not be planned."""
+    with warnings.catch_warnings(), pytest.raises(fd.ShapeError, match=r"differ|3 and 5"):
+        warnings.simplefilter("error")
+        fd.evaluate(f"t = zeros(5) @ c\n{text}, t", c=np.ones((5, 17)))
