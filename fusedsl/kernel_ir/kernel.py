@@ -63,11 +63,15 @@ class ColumnEpilogue:
 
 @dataclass(frozen=True)
 class TmaBox:
-    """Boxes of an operand, that the copy engine brings: its axes from the innermost outwards, a box's extents."""
+    """Boxes of an operand, that the copy engine brings: its axes from the innermost outwards, a box's extents.
+
+    With `tf32` it rounds float32 to TF32 on the way.
+    """
 
     operand: int
     axes: tuple[int, ...]
     box: tuple[int, ...]
+    tf32: bool = False
 
 
 @dataclass(frozen=True)

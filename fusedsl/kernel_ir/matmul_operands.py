@@ -32,6 +32,14 @@ class MatmulOperands:
         return tuple(dict.fromkeys(right for _, right in self.pairs))
 
 
+def turned(operands: MatmulOperands) -> MatmulOperands:
+    """The operands of the transposed products: rows for columns."""
+    axes = operands.axes
+    factors = tuple((right, left) for left, right in axes.factors)
+    other = MatmulAxes(axes.batch, axes.columns, axes.rows, factors)
+    return MatmulOperands(other, tuple((right, left) for left, right in operands.pairs))
+
+
 def matmul_operands(kernel: KernelIR) -> MatmulOperands | None:
     """The matmul operands; None if the kernel is no product of matrices, or computes a factor."""
     axes = matmul_axes(kernel)

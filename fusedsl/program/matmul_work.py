@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..backends.cuda.matmul.mma_schedule import MmaMatmulSchedule, mma_clocks
-from ..backends.cuda.matmul.sm90.schedule import Sm90MatmulSchedule, predicted_clocks
+from ..backends.cuda.matmul.sm90.clocks import predicted_clocks
+from ..backends.cuda.matmul.sm90.schedule import Sm90MatmulSchedule
 from ..backends.cuda.skinny.schedule import SkinnySchedule
 from ..backends.cuda.small_matmul.schedule import SmallMatmulSchedule
 from ..fusion.roofline import TENSOR_SHARE
@@ -24,7 +25,7 @@ def _clocks(launch: KernelLaunch, hardware: Hardware) -> float | None:
     if operands is None:
         return None
     if isinstance(schedule, Sm90MatmulSchedule):
-        return predicted_clocks(schedule, launch.kernel, operands, launch.extents, hardware)
+        return predicted_clocks(schedule, launch.kernel, schedule.oriented(launch.kernel), launch.extents, hardware)
     if isinstance(schedule, MmaMatmulSchedule):
         return mma_clocks(schedule, launch.kernel, operands, launch.extents, hardware)
     return 0.0 if isinstance(schedule, (SkinnySchedule, SmallMatmulSchedule)) else None

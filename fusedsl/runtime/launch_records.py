@@ -124,7 +124,7 @@ def tensor_map_words(window: TmaBox, operand: Operand, bound: BoundKernel) -> tu
 
     extents = [bound.extents[a] for a in window.axes]
     steps = [bound.strides[window.operand][a] * operand.dtype.itemsize or ALIGNMENT for a in window.axes[1:]]
-    return tensor_map(driver(), operand.dtype.name, extents, steps, window.box)
+    return tensor_map(driver(), "tfloat32" if window.tf32 else operand.dtype.name, extents, steps, window.box)
 
 
 def block_template(kernel: KernelIR, bound: BoundKernel, divided: Sequence[int]) -> bytes:

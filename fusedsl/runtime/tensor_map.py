@@ -13,13 +13,14 @@ from ..errors import DeviceError
 from .driver import Driver
 
 _ADDRESSES = (1 << 20, 5 << 32)  # any two: the encoding must differ in its first word alone
-_KINDS = {"float16": 6, "bfloat16": 9}  # CU_TENSOR_MAP_DATA_TYPE_…
+_KINDS = {"uint8": 0, "int8": 0, "float16": 6, "float32": 7, "bfloat16": 9, "tfloat32": 11}
+# CU_TENSOR_MAP_DATA_TYPE_…; float32 that is loaded as tfloat32 is rounded to it
 
 
 def tensor_map(
     driver: Driver, name: str, extents: Sequence[int], steps: Sequence[int], box: Sequence[int]
 ) -> tuple[int, ...]:
-    """The 16 words of a tensor map of 16-bit floats, with a first word of 0, where a call fills in the array's address.
+    """The 16 words of a tensor map, with a first word of 0, where a call fills in the array's address.
 
     Axes go from the innermost outwards, `steps` are in bytes, and a row of a box has 128 bytes.
     """

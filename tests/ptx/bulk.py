@@ -143,7 +143,7 @@ def _bulk_in(ins: Instruction) -> Step:
             if (target | begin | length) % 16:
                 raise m.report(ins, lane[None])("a bulk copy that is not aligned to 16 bytes", 0)
             places = begin + np.arange(0, length, 8)
-            m.copy_in(ins, lane, target, places, np.arange(0, length, 8), 8, int(length), key, int(chosen))
+            m.copy_in(ins, lane, target, places, np.arange(0, length, 8), (8, False), int(length), key, int(chosen))
 
     return step
 
@@ -165,9 +165,10 @@ def _bulk_out(ins: Instruction) -> Step:
 
 # ---- tensor maps
 
-MAP = struct.Struct("<Q4sIII5I4x5Q5I4x")
+MAP = struct.Struct("<Q4sIII5II5Q5I4x")
 MAGIC = b"map:"
 MAP_SIZES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2, 10: 4, 11: 4}  # CUtensorMapDataType: bytes
+TF32 = 11  # its float32 is rounded as it is loaded
 assert MAP.size <= 128
 
 
@@ -181,18 +182,21 @@ class TensorMap:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     box: tuple[int, ...]
+    rounds: bool = False  # float32 to TF32
 
     def encode(self) -> bytes:
         fill = lambda values: (*values, *[0] * (5 - len(values)))  # noqa: E731
         numbers = (self.base, MAGIC, len(self.shape), self.size, self.swizzle)
-        return MAP.pack(*numbers, *fill(self.shape), *fill(self.strides), *fill(self.box)).ljust(128, b"\0")
+        sizes = (*fill(self.shape), int(self.rounds), *fill(self.strides), *fill(self.box))
+        return MAP.pack(*numbers, *sizes).ljust(128, b"\0")
 
     @classmethod
     def decode(cls, data: bytes) -> TensorMap:
         base, magic, rank, size, swizzle, *rest = MAP.unpack(data[: MAP.size])
         if magic != MAGIC:
             raise Unsupported("a tensor map that cuTensorMapEncodeTiled did not make")
-        return cls(size, swizzle, base, *(tuple(rest[k : k + rank]) for k in (0, 5, 10)))
+        rounds = bool(rest.pop(5))
+        return cls(size, swizzle, base, *(tuple(rest[k : k + rank]) for k in (0, 5, 10)), rounds)
 
     def elements(self, corner: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(whether each element of the box is in the array, its address, its byte in an unswizzled box)."""
@@ -234,7 +238,8 @@ def _tensor_in(ins: Instruction) -> Step:
             inside, places, offsets = box.elements(begin)
             offsets = box.swizzled(target - SHARED_BASE + offsets) - (target - SHARED_BASE)
             total = len(offsets) * box.size
-            m.copy_in(ins, lane, target, np.where(inside, places, 0), offsets, box.size, total, key, int(chosen))
+            form = box.size, box.rounds
+            m.copy_in(ins, lane, target, np.where(inside, places, 0), offsets, form, total, key, int(chosen))
 
     return step
 
@@ -298,8 +303,9 @@ class Transfers:
             held.phase, held.pending = held.phase + 1, held.count
             self.block_epoch[key // self.shared.pitch] += 1
 
-    def copy_in(self: Any, ins, lane, target, places, offsets, size: int, total: int, key: int, chosen: int) -> None:
-        """To the block of the address, or to the same place in all blocks of a mask, with their barriers."""
+    def copy_in(self: Any, ins, lane, target, places, offsets, form: tuple, total: int, key: int, chosen: int) -> None:
+        """To the block of the address, or to the same place in all blocks of a mask, with their barriers. The `form` is
+        the size of elements, and whether they are rounded to TF32."""
         own = self.block[lane]
         first = own // self.grid.cluster * self.grid.cluster
         ranks = [r for r in range(self.grid.cluster) if chosen >> r & 1] if chosen else [None]
@@ -308,17 +314,19 @@ class Transfers:
             if rank is not None:
                 there = key + (first + rank - key // self.shared.pitch) * self.shared.pitch
                 where = (where & ((1 << RANK_SHIFT) - 1)) | (rank + 1) << RANK_SHIFT
-            copy = (ins, np.array([lane]), where + offsets, places, size, total)
+            copy = (ins, np.array([lane]), where + offsets, places, form, total)
             self.incoming.setdefault(there, []).append(copy)
 
     def make_copies(self: Any, key: int) -> None:
         """Make the copies that report to a barrier; elements at address 0 are zeros."""
-        for ins, one, into, places, size, total in self.incoming.pop(key, []):
+        for ins, one, into, places, (size, rounds), total in self.incoming.pop(key, []):
             lanes = np.repeat(one, len(places))
             real = places != 0
             words = np.zeros(len(places), f"u{size}")
             if real.any():
                 (words[real],) = self.load(ins, lanes[real], "global", places[real], size, 1)
+            if rounds:
+                words = np.where(np.isfinite(words.view("f4")), words + U4.type(0x1000) & U4.type(0xFFFFE000), words)
             self.store(ins, lanes, "shared", into, size, [words], atomic=True)
             self.mbarriers[key].bytes -= total
             self.settle(key)
@@ -374,4 +382,4 @@ def encode_map(kind: int, rank: int, base: int, shape, strides, box, steps, inte
         raise Unsupported("a tensor map with element strides or interleaved")
     size = MAP_SIZES[kind]
     width = (16, 32, 64, 128)[swizzle]
-    return TensorMap(size, width, base, tuple(shape), (size, *strides), tuple(box)).encode()
+    return TensorMap(size, width, base, tuple(shape), (size, *strides), tuple(box), kind == TF32).encode()

@@ -223,7 +223,7 @@ def _group_multiply(ins: Instruction) -> Callable:
     ins.allow("mma_async", "sync", "aligned", shape, *ELEMENTS)
     columns, depth = (int(n) for n in re.findall(r"\d+", shape)[1:])
     to, a, b, scale, *literals = ins.operands
-    signs = [int(x.value) for x in literals[:2]]
+    signs = [int(x.value) for x in literals[:2]] or [1, 1]  # integers have none
     turns = [bool(x.value) for x in literals[2:]]
     in_registers = isinstance(a, tuple)
     turns = [False, *turns] if in_registers else (turns or [False, False])
@@ -238,8 +238,7 @@ def _group_multiply(ins: Instruction) -> Callable:
         line, deep = np.divmod(np.arange(lines * depth), depth)
         where = Matrix.of(word).addresses(line, deep, size, turned).astype(np.int64)
         (words,) = m.load(ins, np.repeat(lanes[:1], len(where)), "shared", where, size, 1, atomic=True)
-        held = words.view(ELEMENTS[kind])
-        return held.astype(np.int64 if held.dtype.kind in "iu" else np.float64).reshape(lines, depth)
+        return _elements(words, kind).reshape(lines, depth)
 
     def act(m, at, members):
         for lanes in at.reshape(-1, GROUP):

@@ -75,11 +75,16 @@ RowVectors = File("matmul.row_vectors").type(
 )
 _FILE = File("matmul.sm90.wgmma")
 wgmma_slice = _FILE.maker("wgmma_slice", "kind, columns, pairs, majors", "accumulators, *descriptors")
+wgmma_registers = _FILE.maker("wgmma_registers", "kind, columns, pairs", "accumulators, *operands")
 wgmma_wait_group = _FILE.maker("wgmma_wait_group", "left", "")
 cluster_rank, cluster_sync = _FILE.function("cluster_rank"), _FILE.function("cluster_sync")
 mbarrier_arrive_cluster = _FILE.function("mbarrier_arrive_cluster", "at, block")
 tma_load_multicast = _FILE.maker("tma_load_multicast", "rank, blocks", "to, map, mbarrier, *coordinates")
 take_panel = _FILE.maker("take_panel", "first, columns", "accumulators")
+
+_FILE = File("matmul.sm90.register_operands")
+register_operand = _FILE.maker("register_operand", "itemsize, major", "at, warpgroup")
+paired_row_positions = _FILE.maker("paired_row_positions", "itemsize", "start")
 
 _FILE = File("matmul.sm90.panel_memory")
 load_panel = _FILE.maker("load_panel", "columns, name, width", "rows, in_bounds, valid, step")

@@ -152,7 +152,7 @@ class Fragment(FragmentLayout):
     def zeros(self, name: str = "float32") -> Callable:
         """`zeros()`: accumulators of 0."""
         result = types.UniTuple(numba_type(name), self.count)
-        zero = ir.Constant(element_type(dtype(name)), 0.0)
+        zero = ir.Constant(element_type(dtype(name)), 0.0 if dtype(name).kind == "f" else 0)
         return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [zero] * self.count)))
 
     def pack(self, name: str) -> Callable:

@@ -149,13 +149,16 @@ def popc(word):
 # -- wgmma
 
 
-def tied_operands(count: int) -> list[str]:
-    return ["=f"] * count + [str(k) for k in range(count)]
+def tied_operands(count: int, kind: types.Type = types.float32) -> list[str]:
+    return [f"={LETTERS[kind]}"] * count + [str(k) for k in range(count)]
 
 
-def tuple_asm(e: Emitter, count: int, lines: Sequence[str], constraints: Sequence[str], values) -> list[ir.Value]:
-    kind = ir.LiteralStructType([F32] * count)
-    results = e.asm(kind, "{\n" + "\n".join(lines) + "\n}", ",".join([*constraints, "~{memory}"]), values, effect=True)
+def tuple_asm(
+    e: Emitter, count: int, lines: Sequence[str], constraints: Sequence[str], values, kind: types.Type = types.float32
+) -> list[ir.Value]:
+    """The first results of PTX on values, so many of a type."""
+    held, text = ir.LiteralStructType([KINDS[kind]] * count), "{\n" + "\n".join(lines) + "\n}"
+    results = e.asm(held, text, ",".join([*constraints, "~{memory}"]), values, effect=True)
     return e.unpack(results, count)
 
 
@@ -183,7 +186,8 @@ def wgmma_wait(left: int) -> Callable:
 
         def emit(e, sums):
             lines = [f"wgmma.wait_group.sync.aligned {left};"]
-            return e.pack(kind, tuple_asm(e, count, lines, tied_operands(count), e.unpack(sums, count)))
+            constraints, values = tied_operands(count, kind.dtype), e.unpack(sums, count)
+            return e.pack(kind, tuple_asm(e, count, lines, constraints, values, kind.dtype))
 
         return kind, emit
 

@@ -13,50 +13,37 @@ from ...emit.source_text import header
 from ...mma import Fragment
 from ...mma.tile_sizes import ALIGNMENT, ROWS, WARPGROUP
 from ...tile import (
-    bar_arrive,
     bar_sync,
     barrier,
     dynamic_smem,
     fence_mbarrier_init,
-    k_major_descriptor,
-    mbarrier_arrive,
     mbarrier_expect_tx,
     mbarrier_init,
     mbarrier_wait_parity,
-    mn_major_descriptor,
     param_address,
     setmaxnreg_dec,
     setmaxnreg_inc,
     thread_idx,
     tma_load,
     warp_uniform,
-    wgmma_wait,
 )
 from .. import (
     add_partial_sums,
     cluster_rank,
     cluster_sync,
     is_last_warpgroup,
-    mbarrier_arrive_cluster,
+    paired_row_positions,
     store_partial_sums,
     take_panel,
     tma_load_multicast,
-    wgmma_slice,
-    wgmma_wait_group,
 )
 from .emit_epilogue import PanelEpilogue
+from .emit_mainloop import ROW_BYTES, Sm90Mainloop
 from .schedule import Sm90MatmulSchedule
-from .tensor_maps import SLICE
-from .work_tiles import Sm90WorkTiles
 
-PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 # of a consumer, beside accumulators and what its epilogue loads; and for stores that threads issue, or folds
 OTHER_REGISTERS, ADDRESS_REGISTERS = 40, 16
-SMEM_ADDRESSES = (1 << 18) - 1
-ROW_BYTES = 2 * SLICE  # of a swizzled row
-LEAD_BARRIER = 3  # the second warpgroup of a tile waits there for the first; 1 and 2 are those of each warpgroup
-PANEL_BYTES = SLICE * ROW_BYTES  # of 64 columns of a K-slice whose columns are contiguous
 
 
 def emit_sm90(kernel: MatmulKernel, schedule: Sm90MatmulSchedule) -> str:
@@ -64,7 +51,7 @@ def emit_sm90(kernel: MatmulKernel, schedule: Sm90MatmulSchedule) -> str:
     return Sm90MatmulEmitter(kernel, schedule).source()
 
 
-class Sm90MatmulEmitter(Sm90WorkTiles):
+class Sm90MatmulEmitter(Sm90Mainloop):
     """Emitter of a generated file: shared memory, work tiles, the producer, the consumers."""
 
     def source(self) -> str:
@@ -84,7 +71,7 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
         if s.cluster > 1:  # shared memory stays until the other block has sent and arrived
             src.emit(cluster_sync())
         opening = header(self.kernel, s.reason.partition(":")[0], "")
-        return src.text(opening, f"Tiles of {s.rows} x {s.columns}, K-slices of {SLICE}.")
+        return src.text(opening, f"Tiles of {s.rows} x {s.columns}, K-slices of {self.slice}.")
 
     # -- shared memory
 
@@ -125,8 +112,8 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
         src.emit("tile, stage, parity = first_tile, int32(0), int32(0)")
         with src.while_("tile < tiles"):
             self._decode_tile()
-            src.assign("slice_from", f"int32(first_slice * {SLICE})")
-            with src.while_(f"slice_from < (first_slice + slices) * {SLICE}"):
+            src.assign("slice_from", f"int32(first_slice * {self.slice})")
+            with src.while_(f"slice_from < (first_slice + slices) * {self.slice}"):
                 src.emit(mbarrier_wait_parity("empty + 8 * stage", "parity ^ 1"))
                 src.assign("stage_full", "int32(full + 8 * stage)")
                 src.emit(mbarrier_expect_tx("stage_full", self.schedule.stage_bytes))
@@ -135,7 +122,7 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
                     self._load(number, f"smem_slices + stage * {self.schedule.stage_bytes} + {at}")
                     at += self.schedule.operand_bytes(number)
                 self._advance_stage()
-                src.emit(f"slice_from = int32(slice_from + {SLICE})")
+                src.emit(f"slice_from = int32(slice_from + {self.slice})")
             src.emit("tile = int32(tile + tile_step)")
 
     def _load(self, number: int, to: str) -> None:
@@ -153,9 +140,9 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
         if s.majors[number] == "k":
             self._load_box(load, number, to, at)
             return
-        with src.for_("panel", lines // SLICE):
-            at[own] = f"{at[own]} + panel * {SLICE}"
-            self._load_box(load, number, f"{to} + panel * {PANEL_BYTES}", at)
+        with src.for_("panel", lines // self.slice):
+            at[own] = f"{at[own]} + panel * {self.slice}"
+            self._load_box(load, number, f"{to} + panel * {self.slice * ROW_BYTES}", at)
 
     def _load_box(self, load: Function, number: int, to: str, at: dict[int, str]) -> None:
         corner = [f"int32({at.get(a, f'c{a}')})" for a in self.kernel.tma_boxes[number].axes]
@@ -167,8 +154,11 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
         """Emit the loop of a consumer warpgroup over its tiles: products of all K-slices, then the epilogue."""
         src, s = self.src, self.schedule
         count = s.columns * len(s.pairs) // 2
-        zeros = src.bind("zeros", src.bind("sum_fragment", Fragment(2 * count)).zeros())
+        fragment = src.bind("sum_fragment", Fragment(2 * count))
+        zeros = src.bind("zeros", fragment.zeros() if s.kind.accumulator == "float32" else fragment.zeros("int32"))
         epilogue = PanelEpilogue(src, self.operands.axes, s.panel, s.even, self._room(count))
+        if s.by_registers:
+            epilogue.rows_from = src.bind("paired_rows", paired_row_positions(s.kind.itemsize))
         epilogue.store_by_tma(
             s.tma_stores, self.maps[len(self.multiplied) :], self.kernel.tma_boxes, s.columns // s.panel
         )
@@ -240,52 +230,3 @@ class Sm90MatmulEmitter(Sm90WorkTiles):
             for number in range(s.splits):
                 src.assign("accumulators", add(f"parts_at + {number * s.part_bytes}", "accumulators"))
         return "is_last"
-
-    def _multiply(self) -> None:
-        """Emit the accumulators of a tile: products of a K-slice run while the next one is awaited."""
-        src, s = self.src, self.schedule
-        kind = PTX_TYPES[self.kernel.operands[self.multiplied[0]].dtype.name]
-        start = src.bind("start_products", wgmma_slice(kind, s.columns, s.pairs, s.majors))
-        src.emit("k, before = int32(0), int32(0)")
-        if s.lead:
-            src.assign("lead", f"minimum(int32({s.lead}), slices)")
-            with src.if_("warpgroup == 1"):
-                src.emit(bar_sync(LEAD_BARRIER, 2 * WARPGROUP))
-        with src.while_("k < slices"):
-            src.emit(mbarrier_wait_parity("full + 8 * stage", "parity"))
-            # a descriptor has 18 bits of an address: in a cluster there are more, which name the block
-            src.assign("slice_at", f"int32((smem_slices + stage * {s.stage_bytes}) & {SMEM_ADDRESSES})")
-            at, descriptors = 0, []
-            for number, major in enumerate(s.majors):
-                own = f" + warpgroup * {ROWS * ROW_BYTES}" if number < s.lefts and s.pingpong == 1 else ""
-                descriptor = k_major_descriptor
-                if major == "mn":
-                    descriptor = src.bind("mn_descriptor", mn_major_descriptor(SLICE))
-                descriptors.append(descriptor(f"int32(slice_at + {at}{own})"))
-                at += s.operand_bytes(number)
-            src.assign("accumulators", start("accumulators", *descriptors))
-            src.emit(src.bind("wait_slice", wgmma_wait_group(1))())
-            with src.if_("elected & (k > 0)"):
-                self._release("before")
-            src.assign("before", "stage")
-            self._advance_stage()
-            src.emit("k = int32(k + 1)")
-            if s.lead:
-                with src.if_("(warpgroup == 0) & (k == lead)"):
-                    src.emit(bar_arrive(LEAD_BARRIER, 2 * WARPGROUP))
-        if s.pingpong > 1:
-            src.emit(bar_arrive("2 - warpgroup", 2 * WARPGROUP))
-
-    def _await_products(self) -> None:
-        """Emit the wait for the last K-slice of a tile."""
-        src = self.src
-        src.assign("accumulators", src.bind("wait_products", wgmma_wait(0))("accumulators"))
-        with src.if_("elected"):
-            self._release("before")
-
-    def _release(self, stage: str) -> None:
-        """Emit the arrival of a warpgroup that has read a stage, at all blocks that load into it."""
-        cluster = self.schedule.cluster
-        for block in range(cluster):
-            at = f"int32(empty + 8 * {stage})"
-            self.src.emit(mbarrier_arrive(at) if cluster == 1 else mbarrier_arrive_cluster(at, block))

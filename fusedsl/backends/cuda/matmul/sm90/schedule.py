@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from .....hardware import Hardware
-from .....kernel_ir.instruction_cost import total_cost
 from .....kernel_ir.kernel import KernelIR, MatmulKernel, TmaBox
 from .....kernel_ir.launch_config import LaunchConfig
-from .....kernel_ir.matmul_axes import extent
-from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands
-from .....kernel_ir.phase import PANEL_COLUMNS, Phase
-from ...mma.tile_sizes import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_ELEMENTS, TMA_RANK, WARP_ROWS, WARPGROUP
+from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands, turned
+from .....kernel_ir.phase import PANEL_COLUMNS
+from ...mma.tile_sizes import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_BYTES, TMA_RANK, WARP_ROWS, WARPGROUP
 from ...schedule_base import Extents, Schedule
-from .tensor_maps import KINDS, SLICE, is_stored_by_tma, tma_axes, tma_box
+from .clocks import clusters_of_tiles, predicted_clocks
+from .tensor_maps import is_stored_by_tma, tma_axes, tma_box
+from .wgmma_kinds import KINDS, WgmmaKind, wgmma_kind
 
 PANEL = PANEL_COLUMNS  # columns that the epilogue finishes, folds and stores at a time
 MOST_SUMS = 256  # columns of accumulators of a warpgroup, over all products
@@ -29,21 +29,8 @@ LEAD = 0  # see Sm90MatmulSchedule.lead
 LONGEST = 1 << 31  # rows, columns and steps are int32
 COLUMNS = (256, 192, 128, 64)  # of a tile, that are tried
 SHAPES = ((2, 1, 1), (2, 1, 2), (1, 2, 1), (1, 2, 2), (1, 1, 1))  # warpgroups of a tile, tiles at once, cluster
+CORE_LINES = 64  # lines of boxes along K: several, where blocks share them
 GROUP_ROWS = 2048  # rows of tiles that are worked on together, so that the L2 holds their operands
-# measured: H100, 2026-11, bfloat16 4096 x 4096 x 4096: clocks of a K-slice, by rows and columns of a tile
-SLICE_CLOCKS = {
-    64: {64: 357.0, 128: 502.0, 192: 570.0, 256: 631.0},
-    128: {64: 650.0, 128: 775.0, 192: 900.0, 256: 1198.0},
-}
-SHARED_SLICE = 0.9  # the factor on that, if a cluster of tiles of 128 x 128 or less shares the columns
-# measured: H100: clocks of a launch, and of a tile for each sum of a thread; an instruction of the epilogue for each
-LAUNCH_CLOCKS, SUM_CLOCKS, INSTRUCTION_CLOCKS = 4000, 36, 1.6
-# measured: H100, 4096 x 14336 x 4096 with a second result of float32: of an element that threads store, not TMA
-STORE_CLOCKS = 60
-WAVE_CLOCKS = 1500  # of a tile, until products run at their rate
-# of a part's arrival, and of storing or adding it for each sum of a thread
-PART_CLOCKS, PART_SUM_CLOCKS = 3000, 40
-OVERLAPPED = 0.6  # the part of an epilogue that shows beside the products of another warpgroup
 
 
 @dataclass(frozen=True)
@@ -54,6 +41,7 @@ class Sm90MatmulSchedule(Schedule):
     multiplies.
 
     Operands are numbered: those with the rows, then those with the columns. `pairs` are the operands of each product.
+    If it is `turned`, rows are the columns of the result.
     """
 
     warpgroups: int  # consumers of a tile, which has 64 rows for each
@@ -65,6 +53,8 @@ class Sm90MatmulSchedule(Schedule):
     majors: tuple[str, ...]  # of each operand: "k" or "mn", its contiguous axis
     tma_stores: tuple[int, ...]  # outputs, as kernel operands, that are stored by TMA
     even: bool  # the columns of the result, in number: a thread stores pairs of them
+    dtype: str = "bfloat16"  # of the operands
+    turned: bool = False
     splits: int = 1  # warpgroups that sum parts of one tile, each over some of its K-slices
     lead: int = 0  # K-slices that the first warpgroup of a tile is ahead of the second: their epilogues alternate
     blocks: int = 1
@@ -93,9 +83,28 @@ class Sm90MatmulSchedule(Schedule):
         """Operands with the rows."""
         return 1 + max(left for left, _ in self.pairs)
 
+    @property
+    def kind(self) -> WgmmaKind:
+        return KINDS[self.dtype]
+
+    @property
+    def by_registers(self) -> bool:
+        """Whether threads load the rows' operands into registers: some are MN-major, and no descriptor may be."""
+        return not self.kind.reads_mn_major and "mn" in self.majors[: self.lefts]
+
+    def oriented(self, kernel: KernelIR) -> MatmulOperands:
+        """The operands as this schedule multiplies them."""
+        operands = matmul_operands(kernel)
+        assert operands is not None
+        return turned(operands) if self.turned else operands
+
+    def lines(self, number: int) -> int:
+        """Lines of an operand's tile along M or N."""
+        return self.rows if number < self.lefts else self.columns
+
     def operand_bytes(self, number: int) -> int:
         """A K-slice of an operand in shared memory."""
-        return (self.rows if number < self.lefts else self.columns) * SLICE * 2
+        return self.lines(number) * SWIZZLE_BYTES
 
     @property
     def stage_bytes(self) -> int:
@@ -122,9 +131,7 @@ class Sm90MatmulSchedule(Schedule):
         return 4 * self.rows * self.columns * len(self.pairs)
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-        operands = matmul_operands(kernel)
-        assert operands is not None
-        tiles = clusters_of_tiles(self, operands, extents)
+        tiles = clusters_of_tiles(self, self.oriented(kernel), extents)
         blocks = min(tiles * self.splits, self.multiprocessors // self.cluster) * self.cluster
         return LaunchConfig(
             blocks,
@@ -142,28 +149,15 @@ class Sm90MatmulSchedule(Schedule):
         return MatmulKernel(**parts, tma_boxes=tma_boxes(self, kernel))
 
 
-def clusters_of_tiles(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
-    """The tiles of a call, or clusters of them."""
-    tiles = row_units(schedule, operands, extents) * tiles_across(schedule, operands, extents)
-    return tiles * extent(operands.axes.batch, extents)
-
-
-def row_units(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
-    """Tiles of a cluster, along the rows."""
-    return -(-extent(operands.axes.rows, extents) // (schedule.rows * schedule.cluster))
-
-
-def tiles_across(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
-    """Tiles along the columns."""
-    return -(-extent(operands.axes.columns, extents) // schedule.columns)
-
-
 def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm90MatmulSchedule | None:
     """The schedule of products on sm_90; None if the card, the operands or their layouts do not allow it."""
     operands = matmul_operands(kernel)
     if hardware.cc[0] != 9 or operands is None or not _fits(kernel, operands, extents):
         return None
     possible = list(candidates(kernel, operands, extents, hardware))
+    if not possible and not kernel.phases[0].panel_folds:
+        operands = turned(operands)
+        possible = [replace(s, turned=True) for s in candidates(kernel, operands, extents, hardware)]
     if not possible:
         return None
     possible += [part for s in possible for part in parts(s, operands, extents)]
@@ -171,14 +165,16 @@ def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm9
     tiles = clusters_of_tiles(best, operands, extents) * best.cluster
     reason = (
         f"matrix product by wgmma: {tiles} tiles of {best.rows} × {best.columns}, {best.stages} K-slices of "
-        f"{SLICE} loaded ahead by TMA{f', clusters of {best.cluster} share what they load' if best.cluster > 1 else ''}"
+        f"{best.kind.slice} loaded ahead by TMA"
+        f"{', turned, with the rows in registers' if best.turned else ''}"
+        f"{f', clusters of {best.cluster} share what they load' if best.cluster > 1 else ''}"
         f"{f', {best.splits} parts of each sum are added in order' if best.splits > 1 else ''}"
     )
-    return dataclasses.replace(best, reason=reason)
+    return replace(best, reason=reason)
 
 
 def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
-    """Whether TMA and wgmma take these operands: one 16-bit dtype, float32 accumulators, one axis on each side."""
+    """Whether TMA and wgmma take these operands: a dtype that wgmma multiplies, one axis on each side."""
     axes, phase = operands.axes, kernel.phases[0]
     everyone = (*operands.left, *operands.right)
     return (
@@ -188,9 +184,7 @@ def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
         and 0 not in extents
         and prod(extents) < LONGEST * LONGEST
         and max(extents) < LONGEST
-        and len({kernel.operands[k].dtype for k in everyone}) == 1
-        and kernel.operands[everyone[0]].dtype.name in KINDS
-        and all(use.accumulators[0].dtype.name == "float32" for use in phase.folds)
+        and wgmma_kind(kernel, everyone) is not None
         and all(kernel.operands[k].near_access == "vector" for k in everyone)
         and all(kernel.operands[k].near in (kernel.row_axes, *axes.rows, *axes.columns) for k in everyone)
         and all(len(tma_axes(kernel, k)) <= TMA_RANK for k in everyone)
@@ -203,6 +197,8 @@ def candidates(
 ) -> Iterator[Sm90MatmulSchedule]:
     """The schedule for each size and form of a tile that the multiprocessors have room for."""
     lefts, rights = operands.left, operands.right
+    kind = wgmma_kind(kernel, (*lefts, *rights))
+    assert kind is not None
     pairs = tuple((lefts.index(a), len(lefts) + rights.index(b)) for a, b in operands.pairs)
     k_axis = kernel.row_axes
     majors = tuple("k" if kernel.operands[k].near == k_axis else "mn" for k in (*lefts, *rights))
@@ -214,79 +210,59 @@ def candidates(
         if columns * len(pairs) > MOST_SUMS:
             continue
         for warpgroups, pingpong, cluster in SHAPES:
-            if columns % (cluster * SWIZZLE_ELEMENTS):
-                continue
             one = Sm90MatmulSchedule(
-                *(warpgroups, pingpong, columns, MOST_STAGES, cluster, pairs, majors, stores, even),
+                *(warpgroups, pingpong, columns, MOST_STAGES, cluster, pairs, majors, stores, even, kind.dtype),
                 multiprocessors=hardware.multiprocessors,
             )
+            if one.by_registers:
+                one = replace(one, tma_stores=())
+            if not _is_loaded_in_boxes(one):
+                continue
             room = hardware.block_shared - one.smem_bytes + MOST_STAGES * (one.stage_bytes + 2 * MBARRIER_BYTES)
             stages = min(MOST_STAGES, room // (one.stage_bytes + 2 * MBARRIER_BYTES))
             if stages >= 2:
-                yield with_lead(dataclasses.replace(one, stages=stages), LEAD)
+                yield with_lead(replace(one, stages=stages), LEAD)
 
 
 def with_lead(s: Sm90MatmulSchedule, lead: int) -> Sm90MatmulSchedule:
     """The schedule with this lead, as far as it has two warpgroups on a tile, and stages for what the second awaits."""
-    return dataclasses.replace(s, lead=min(lead, s.stages - 1) if s.warpgroups == 2 else 0)
+    return replace(s, lead=min(lead, s.stages - 1) if s.warpgroups == 2 else 0)
+
+
+def _is_loaded_in_boxes(s: Sm90MatmulSchedule) -> bool:
+    """Whether wgmma finds the operands where TMA brings them: whole boxes, of columns along K unless they are of 16
+    bits."""
+    for number, major in enumerate(s.majors):
+        is_column = number >= s.lefts
+        if major == "mn" and is_column and not s.kind.reads_mn_major:
+            return False
+        box = s.kind.slice if major == "mn" else CORE_LINES
+        if s.lines(number) % (box * (s.cluster if is_column else 1)):
+            return False
+    return True
 
 
 def parts(s: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> Iterator[Sm90MatmulSchedule]:
     """The schedule with several parts of each tile, where there are few tiles."""
-    slices = -(-extents[-1] // SLICE)
+    slices = -(-extents[-1] // s.kind.slice)
     if s.cluster > 1 or s.pingpong > 1 or clusters_of_tiles(s, operands, extents) >= s.multiprocessors:
         return
     for splits in SPLITS:
         each = -(-slices // splits)
         if each >= LEAST_SLICES and (splits - 1) * each < slices:
-            yield dataclasses.replace(s, splits=splits)
-
-
-def predicted_clocks(
-    s: Sm90MatmulSchedule, kernel: KernelIR, operands: MatmulOperands, extents: Extents, hardware: Hardware
-) -> float:
-    """Clocks of an SM that works on the most tiles."""
-    count = clusters_of_tiles(s, operands, extents) * s.cluster * s.splits
-    waves = -(-count // (s.multiprocessors // s.cluster * s.cluster))
-    columns = s.columns * len(s.pairs)
-    each = SLICE_CLOCKS[s.rows][-(-columns // SLICE) * SLICE]
-    if s.cluster > 1 and s.warpgroups > 1 and columns <= 128:
-        each *= SHARED_SLICE
-    epilogue = columns / 2 * (SUM_CLOCKS + INSTRUCTION_CLOCKS * _epilogue_instructions(kernel.phases[0]))
-    epilogue += s.columns / 2 * STORE_CLOCKS * (len(kernel.phases[0].row_stores) - len(s.tma_stores))
-    products = waves * -(-extents[-1] // (SLICE * s.splits)) * each
-    products = max(products, _operand_bytes(kernel, operands, extents) / hardware.bandwidth * hardware.clock)
-    if s.pingpong > 1:
-        return LAUNCH_CLOCKS + products + waves * (OVERLAPPED * epilogue + WAVE_CLOCKS) + epilogue
-    if s.splits > 1:
-        epilogue += PART_CLOCKS + columns / 2 * (s.splits + 1) * PART_SUM_CLOCKS
-    return LAUNCH_CLOCKS + products + waves * (epilogue + WAVE_CLOCKS)
-
-
-def _epilogue_instructions(phase: Phase) -> float:
-    """Instructions for each sum that follow it."""
-    bodies = [phase.row] if phase.row else []
-    for part in phase.panel_folds.phases if phase.panel_folds else ():
-        bodies += [part.element, *(use.combine for use in part.folds)]
-    return sum(total_cost(body.instructions) for body in bodies)
-
-
-def _operand_bytes(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> int:
-    """Bytes of the operands in memory."""
-    multiplied = [kernel.operands[k] for k in (*operands.left, *operands.right)]
-    return sum(o.dtype.itemsize * prod(n for n, kind in zip(extents, o.strides) if kind != "0") for o in multiplied)
+            yield replace(s, splits=splits)
 
 
 def tma_boxes(schedule: Sm90MatmulSchedule, kernel: KernelIR) -> tuple[TmaBox, ...]:
-    """The boxes of the operands, in their order, then of the outputs: 64 elements wide, as deep as one load takes."""
-    operands = matmul_operands(kernel)
-    assert operands is not None
+    """The boxes of the operands, in their order, then of the outputs: 128 bytes wide, as deep as one load takes."""
+    operands, s = schedule.oriented(kernel), schedule
     boxes = []
     for number, k in enumerate((*operands.left, *operands.right)):
-        own = operands.axes.rows[0] if number < schedule.lefts else operands.axes.columns[0]
-        lines = schedule.rows if number < schedule.lefts else schedule.columns // schedule.cluster
-        inner, across = (kernel.row_axes, own) if schedule.majors[number] == "k" else (own, kernel.row_axes)
-        boxes.append(tma_box(kernel, k, inner, across, lines if schedule.majors[number] == "k" else SLICE))
-    for k in schedule.tma_stores:
+        own = operands.axes.rows[0] if number < s.lefts else operands.axes.columns[0]
+        lines = s.rows if number < s.lefts else s.columns // s.cluster
+        inner, across = (kernel.row_axes, own) if s.majors[number] == "k" else (own, kernel.row_axes)
+        box = tma_box(kernel, k, inner, across, lines if s.majors[number] == "k" else s.kind.slice)
+        boxes.append(replace(box, tf32=s.dtype == "float32"))
+    for k in s.tma_stores:
         boxes.append(tma_box(kernel, k, operands.axes.columns[0], operands.axes.rows[0], WARP_ROWS))
     return tuple(boxes)

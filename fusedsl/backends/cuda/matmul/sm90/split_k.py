@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...compiler.numba_backend import F32, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
+from ...compiler.numba_backend import I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
+from ...tile.sm90 import KINDS, LETTERS
 
 WARPGROUP = 128
+WORDS = {"f": "f32", "r": "b32"}  # types in PTX, by the letter of a constraint
 VECTOR = 4  # accumulators of a thread that are accessed together: 16 bytes
 
 
@@ -22,30 +24,35 @@ def store_partial_sums(count: int) -> Callable:
     """`store(address, accumulators)`: the partial sums of a warpgroup's threads."""
 
     @emitted(types.void)
-    def emit(e, address, accumulators):
-        values = e.unpack(accumulators, count)
+    def emit(e, address, accumulators, *, kinds):
+        values, letter = e.unpack(accumulators, count), LETTERS[kinds[1].dtype]
         for k, place in enumerate(_places(e, address, count)):
-            text = "st.global.v4.f32 [$0], {$1, $2, $3, $4};"
-            e.asm(VOID, text, "l,f,f,f,f,~{memory}", [place, *values[VECTOR * k : VECTOR * k + VECTOR]], effect=True)
+            text = f"st.global.v4.{WORDS[letter]} [$0], {{$1, $2, $3, $4}};"
+            constraints = f"l,{letter},{letter},{letter},{letter},~{{memory}}"
+            e.asm(VOID, text, constraints, [place, *values[VECTOR * k : VECTOR * k + VECTOR]], effect=True)
 
     return emit
 
 
 def add_partial_sums(count: int) -> Callable:
     """`add(address, accumulators)`: they plus the partial sums at the address, which are read past the L1."""
-    result = types.UniTuple(types.float32, count)
 
-    @emitted(result)
-    def emit(e, address, accumulators):
-        values, found = e.unpack(accumulators, count), []
-        kind = ir.LiteralStructType([F32] * VECTOR)
-        for k, place in enumerate(_places(e, address, count)):
-            text = "ld.global.cg.v4.f32 {$0, $1, $2, $3}, [$4];"
-            loaded = e.unpack(e.asm(kind, text, "=f,=f,=f,=f,l,~{memory}", [place], effect=True), VECTOR)
-            found += [e.builder.fadd(value, more) for value, more in zip(values[VECTOR * k :], loaded)]
-        return e.pack(result, found)
+    def rule(base, sums):
+        def emit(e, address, accumulators):
+            values, found, letter = e.unpack(accumulators, count), [], LETTERS[sums.dtype]
+            kind, add = ir.LiteralStructType([KINDS[sums.dtype]] * VECTOR), e.builder.fadd
+            if letter == "r":
+                add = e.builder.add
+            for k, place in enumerate(_places(e, address, count)):
+                text = f"ld.global.cg.v4.{WORDS[letter]} {{$0, $1, $2, $3}}, [$4];"
+                constraints = f"={letter},={letter},={letter},={letter},l,~{{memory}}"
+                loaded = e.unpack(e.asm(kind, text, constraints, [place], effect=True), VECTOR)
+                found += [add(value, more) for value, more in zip(values[VECTOR * k :], loaded)]
+            return e.pack(sums, found)
 
-    return emit
+        return sums, emit
+
+    return intrinsic(2)(rule)
 
 
 @intrinsic(4)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from .....kernel_ir.kernel import KernelIR, TmaBox
 from .....kernel_ir.matmul_operands import MatmulOperands
-from ...mma.tile_sizes import SWIZZLE_ELEMENTS, TMA_RANK
+from ...mma.tile_sizes import SWIZZLE_BYTES, TMA_RANK
 
-SLICE = 64  # elements of a K-slice: one swizzled row
-KINDS = ("float16", "bfloat16")
+STAGED = ("float16", "bfloat16")  # dtypes of outputs that are stored by TMA
 
 
 def tma_axes(kernel: KernelIR, k: int) -> tuple[int, ...]:
@@ -22,9 +21,10 @@ def is_stored_by_tma(kernel: KernelIR, operands: MatmulOperands, k: int) -> bool
     operand = kernel.operands[k]
     near = operand.near == operands.axes.columns[0] and operand.near_access == "vector"
     varies = operand.strides[operands.axes.rows[0]] != "0"
-    return operand.dtype.name in KINDS and near and varies and len(tma_axes(kernel, k)) <= TMA_RANK
+    return operand.dtype.name in STAGED and near and varies and len(tma_axes(kernel, k)) <= TMA_RANK
 
 
 def tma_box(kernel: KernelIR, k: int, inner: int, across: int, lines: int) -> TmaBox:
-    axes = tma_axes(kernel, k)
-    return TmaBox(k, axes, tuple({inner: SWIZZLE_ELEMENTS, across: lines}.get(a, 1) for a in axes))
+    """A box of so many lines, each a swizzled row."""
+    axes, width = tma_axes(kernel, k), SWIZZLE_BYTES // kernel.operands[k].dtype.itemsize
+    return TmaBox(k, axes, tuple({inner: width, across: lines}.get(a, 1) for a in axes))

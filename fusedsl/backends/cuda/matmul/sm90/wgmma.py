@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...compiler.numba_backend import I32, Emitter, emitted, intrinsic, ir, types
-from ...tile.sm90 import statement, tuple_asm
-from .schedule import SLICE
+from ...compiler.numba_backend import I32, Emitter, emitted, intrinsic, ir, numba_type, types
+from ...mma.tile_sizes import SWIZZLE_BYTES
+from ...tile.sm90 import statement, tied_operands, tuple_asm
+from .register_operands import WORDS
+from .wgmma_kinds import BY_PTX, STEP_BYTES, STEPS, WgmmaKind
 
 i32, i64 = types.int32, types.int64
-STEP = 16  # of them in an instruction
-MAJORS = {"k": 32, "mn": STEP * 128}  # bytes from one step to the next, by the contiguous axis
+
+
+def _instruction(kind: WgmmaKind, columns: int) -> str:
+    sums = "s32" if kind.accumulator == "int32" else "f32"
+    shape = f"m64n{columns}k{STEP_BYTES // kind.itemsize}"
+    return f"wgmma.mma_async.sync.aligned.{shape}.{sums}.{kind.ptx}.{kind.ptx}"
+
+
+def _ends(kind: WgmmaKind, *turned: bool) -> str:
+    """The immediate operands: floats are not negated, and 16-bit ones say which matrices are MN-major."""
+    if kind.accumulator == "int32":
+        return ""
+    return ", 1, 1" + "".join(f", {int(flag)}" for flag in turned if kind.reads_mn_major)
 
 
 def wgmma_slice(kind: str, columns: int, pairs: Sequence[tuple[int, int]], majors: Sequence[str]) -> Callable:
@@ -19,27 +32,55 @@ def wgmma_slice(kind: str, columns: int, pairs: Sequence[tuple[int, int]], major
     `pairs` are the numbers of each product's operands among the descriptors, whose contiguous axis is `majors`: "k" or
     "mn". The accumulators of the products follow each other.
     """
-    own = columns // 2
+    own, multiplied = columns // 2, BY_PTX[kind]
     count = own * len(pairs)
-    result = types.UniTuple(types.float32, count)
+    result = types.UniTuple(numba_type(multiplied.accumulator), count)
+    steps = {"k": STEP_BYTES, "mn": STEP_BYTES // multiplied.itemsize * SWIZZLE_BYTES}  # bytes from one to the next
 
     @emitted(result, 1 + len(majors))
     def emit(e, accumulators, *descriptors):
         lines = [".reg .b64 a, b;", ".reg .pred more;", "setp.eq.b32 more, 0, 0;", "wgmma.fence.sync.aligned;"]
-        for step in range(SLICE // STEP):
+        for step in range(STEPS):
             for product, (left, right) in enumerate(pairs):
                 registers = ", ".join(f"${product * own + k}" for k in range(own))
-                turned = ", ".join(str(int(majors[operand] == "mn")) for operand in (left, right))
+                ends = _ends(multiplied, *(majors[operand] == "mn" for operand in (left, right)))
                 for name, operand in (("a", left), ("b", right)):
-                    offset = step * MAJORS[majors[operand]] >> 4
+                    offset = step * steps[majors[operand]] >> 4
                     lines.append(f"add.s64 {name}, ${2 * count + operand}, {offset};")
-                lines.append(
-                    f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "
-                    f"{{{registers}}}, a, b, more, 1, 1, {turned};"
-                )
+                lines.append(f"{_instruction(multiplied, columns)} {{{registers}}}, a, b, more{ends};")
         lines.append("wgmma.commit_group.sync.aligned;")
-        constraints = [*["=f"] * count, *map(str, range(count)), *["l"] * len(majors)]
-        return e.pack(result, tuple_asm(e, count, lines, constraints, [*e.unpack(accumulators, count), *descriptors]))
+        constraints = [*tied_operands(count, result.dtype), *["l"] * len(majors)]
+        given = [*e.unpack(accumulators, count), *descriptors]
+        return e.pack(result, tuple_asm(e, count, lines, constraints, given, result.dtype))
+
+    return emit
+
+
+def wgmma_registers(kind: str, columns: int, pairs: Sequence[tuple[int, int]]) -> Callable:
+    """`start(accumulators, *lefts, *descriptors)`: the same with the rows' operands in registers, as `register_operand`
+    loads them, and K-major columns."""
+    own, multiplied = columns // 2, BY_PTX[kind]
+    count, lefts = own * len(pairs), 1 + max(left for left, _ in pairs)
+    rights = 1 + max(right for _, right in pairs) - lefts
+    result = types.UniTuple(numba_type(multiplied.accumulator), count)
+
+    @emitted(result, 1 + lefts + rights)
+    def emit(e, accumulators, *operands):
+        words = [word for one in operands[:lefts] for word in e.unpack(one, WORDS)]
+        lines = [".reg .b64 b;", ".reg .pred more;", "setp.eq.b32 more, 0, 0;", "wgmma.fence.sync.aligned;"]
+        for step in range(STEPS):
+            for product, (left, right) in enumerate(pairs):
+                registers = ", ".join(f"${product * own + k}" for k in range(own))
+                first = 2 * count + WORDS * left + WORDS // STEPS * step
+                fragment = ", ".join(f"${first + k}" for k in range(WORDS // STEPS))
+                lines += [
+                    f"add.s64 b, ${2 * count + len(words) + right - lefts}, {step * STEP_BYTES >> 4};",
+                    f"{_instruction(multiplied, columns)} {{{registers}}}, {{{fragment}}}, b, more{_ends(multiplied)};",
+                ]
+        lines.append("wgmma.commit_group.sync.aligned;")
+        constraints = [*tied_operands(count, result.dtype), *["r"] * len(words), *["l"] * rights]
+        given = [*e.unpack(accumulators, count), *words, *operands[lefts:]]
+        return e.pack(result, tuple_asm(e, count, lines, constraints, given, result.dtype))
 
     return emit
 
@@ -76,9 +117,9 @@ def tma_load_multicast(rank: int, blocks: int) -> Callable:
 
 def take_panel(first: int, columns: int) -> Callable:
     """`panel(accumulators)`: the accumulators of `columns` columns, from column `first` on."""
-    result = types.UniTuple(types.float32, columns // 2)
 
     def rule(kind):
+        result = types.UniTuple(kind.dtype, columns // 2)
         return result, lambda e, accumulators: e.pack(
             result, e.unpack(accumulators, len(kind))[first // 2 : (first + columns) // 2]
         )

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from .....kernel_ir.kernel import MatmulKernel
-from .....kernel_ir.matmul_operands import matmul_operands
 from ...emit.source_text import SourceBuilder
 from ...tile import block_idx, udiv
 from .schedule import GROUP_ROWS, Sm90MatmulSchedule
-from .tensor_maps import SLICE
 
 
 class Sm90WorkTiles:
     """Emits the tile scheduler of persistent blocks."""
 
     def __init__(self, kernel: MatmulKernel, schedule: Sm90MatmulSchedule):
-        operands = matmul_operands(kernel)
-        assert operands is not None
-        self.kernel, self.schedule, self.operands = kernel, schedule, operands
+        self.kernel, self.schedule, self.operands = kernel, schedule, schedule.oriented(kernel)
+        operands, self.slice = self.operands, schedule.kind.slice
         self.multiplied = (*operands.left, *operands.right)
         self.src = SourceBuilder(kernel)
         (self.row_axis,), (self.column_axis,) = operands.axes.rows, operands.axes.columns
@@ -32,7 +29,7 @@ class Sm90WorkTiles:
         batch = " * ".join(f"int32({n(a)})" for a in self.operands.axes.batch)
         src.assign("batch_tiles", "int32(row_units * columns_across)")
         src.assign("tiles", f"int32(batch_tiles * {batch})" if batch else "batch_tiles")
-        src.assign("all_slices", f"int32((int32({n(self.kernel.row_axes)}) + {SLICE - 1}) // {SLICE})")
+        src.assign("all_slices", f"int32((int32({n(self.kernel.row_axes)}) + {self.slice - 1}) // {self.slice})")
         if s.splits > 1:
             src.assign("tiles", f"int32(tiles * {s.splits})")
             src.assign("part_slices", f"int32((all_slices + {s.splits - 1}) // {s.splits})")

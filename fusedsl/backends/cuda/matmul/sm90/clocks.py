@@ -1,0 +1,88 @@
+"""Tiles of products on sm_90, and the predicted clocks of K-slices, epilogues and the parts of a sum."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from .....hardware import Hardware
+from .....kernel_ir.instruction_cost import total_cost
+from .....kernel_ir.kernel import KernelIR
+from .....kernel_ir.matmul_axes import extent
+from .....kernel_ir.matmul_operands import MatmulOperands
+from .....kernel_ir.phase import Phase
+from ...schedule_base import Extents
+
+if TYPE_CHECKING:
+    from .schedule import Sm90MatmulSchedule
+
+COLUMNS = 64  # that tiles are measured in
+# measured: H100, 2026-11, bfloat16 4096 x 4096 x 4096: clocks of a K-slice, by rows and columns of a tile; one of 128
+# bytes takes as long whatever its dtype
+SLICE_CLOCKS = {
+    64: {64: 357.0, 128: 502.0, 192: 570.0, 256: 631.0},
+    128: {64: 650.0, 128: 775.0, 192: 900.0, 256: 1198.0},
+}
+SHARED_SLICE = 0.9  # the factor on that, if a cluster of tiles of 128 x 128 or less shares the columns
+REGISTER_SLICE = 1.1  # the factor where threads load the rows' operands into registers; not measured
+# measured: H100: clocks of a launch, and of a tile for each sum of a thread; an instruction of the epilogue for each
+LAUNCH_CLOCKS, SUM_CLOCKS, INSTRUCTION_CLOCKS = 4000, 36, 1.6
+# measured: H100, 4096 x 14336 x 4096 with a second result of float32: of an element that threads store, not TMA
+STORE_CLOCKS = 60
+WAVE_CLOCKS = 1500  # of a tile, until products run at their rate
+# of a part's arrival, and of storing or adding it for each sum of a thread
+PART_CLOCKS, PART_SUM_CLOCKS = 3000, 40
+OVERLAPPED = 0.6  # the part of an epilogue that shows beside the products of another warpgroup
+
+
+def clusters_of_tiles(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
+    """The tiles of a call, or clusters of them."""
+    tiles = row_units(schedule, operands, extents) * tiles_across(schedule, operands, extents)
+    return tiles * extent(operands.axes.batch, extents)
+
+
+def row_units(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
+    """Tiles of a cluster, along the rows."""
+    return -(-extent(operands.axes.rows, extents) // (schedule.rows * schedule.cluster))
+
+
+def tiles_across(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
+    """Tiles along the columns."""
+    return -(-extent(operands.axes.columns, extents) // schedule.columns)
+
+
+def predicted_clocks(
+    s: Sm90MatmulSchedule, kernel: KernelIR, operands: MatmulOperands, extents: Extents, hardware: Hardware
+) -> float:
+    """Clocks of an SM that works on the most tiles."""
+    count = clusters_of_tiles(s, operands, extents) * s.cluster * s.splits
+    waves = -(-count // (s.multiprocessors // s.cluster * s.cluster))
+    columns = s.columns * len(s.pairs)
+    each = SLICE_CLOCKS[s.rows][-(-columns // COLUMNS) * COLUMNS]
+    if s.cluster > 1 and s.warpgroups > 1 and columns <= 128:
+        each *= SHARED_SLICE
+    if s.by_registers:
+        each *= REGISTER_SLICE
+    epilogue = columns / 2 * (SUM_CLOCKS + INSTRUCTION_CLOCKS * _epilogue_instructions(kernel.phases[0]))
+    epilogue += s.columns / 2 * STORE_CLOCKS * (len(kernel.phases[0].row_stores) - len(s.tma_stores))
+    products = waves * -(-extents[-1] // (s.kind.slice * s.splits)) * each
+    products = max(products, _operand_bytes(kernel, operands, extents) / hardware.bandwidth * hardware.clock)
+    if s.pingpong > 1:
+        return LAUNCH_CLOCKS + products + waves * (OVERLAPPED * epilogue + WAVE_CLOCKS) + epilogue
+    if s.splits > 1:
+        epilogue += PART_CLOCKS + columns / 2 * (s.splits + 1) * PART_SUM_CLOCKS
+    return LAUNCH_CLOCKS + products + waves * (epilogue + WAVE_CLOCKS)
+
+
+def _epilogue_instructions(phase: Phase) -> float:
+    """Instructions for each sum that follow it."""
+    bodies = [phase.row] if phase.row else []
+    for part in phase.panel_folds.phases if phase.panel_folds else ():
+        bodies += [part.element, *(use.combine for use in part.folds)]
+    return sum(total_cost(body.instructions) for body in bodies)
+
+
+def _operand_bytes(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> int:
+    """Bytes of the operands in memory."""
+    multiplied = [kernel.operands[k] for k in (*operands.left, *operands.right)]
+    return sum(o.dtype.itemsize * prod(n for n, kind in zip(extents, o.strides) if kind != "0") for o in multiplied)

@@ -1,0 +1,105 @@
+"""Emits the main loop of products on sm_90: what a warpgroup multiplies of each K-slice, as stages become full."""
+
+from __future__ import annotations
+
+from .....kernel_ir.kernel import MatmulKernel
+from ...emit.intrinsic import Function
+from ...mma.tile_sizes import ROWS, SWIZZLE_BYTES, WARPGROUP
+from ...tile import (
+    bar_arrive,
+    bar_sync,
+    k_major_descriptor,
+    mbarrier_arrive,
+    mbarrier_wait_parity,
+    mn_major_descriptor,
+    wgmma_wait,
+)
+from .. import mbarrier_arrive_cluster, register_operand, wgmma_registers, wgmma_slice, wgmma_wait_group
+from .schedule import Sm90MatmulSchedule
+from .work_tiles import Sm90WorkTiles
+
+SMEM_ADDRESSES = (1 << 18) - 1
+ROW_BYTES = SWIZZLE_BYTES  # of a swizzled row
+LEAD_BARRIER = 3  # the second warpgroup of a tile waits there for the first; 1 and 2 are those of each warpgroup
+
+
+class Sm90Mainloop(Sm90WorkTiles):
+    """Emitter of the products of a tile."""
+
+    def __init__(self, kernel: MatmulKernel, schedule: Sm90MatmulSchedule):
+        super().__init__(kernel, schedule)
+        self.loads: dict[int, Function] = {}  # of the rows' operands, by number
+
+    def _multiply(self) -> None:
+        """Emit the accumulators of a tile: products of a K-slice run while the next one is awaited."""
+        src, s = self.src, self.schedule
+        start = self._bind_products()
+        src.emit("k, before = int32(0), int32(0)")
+        if s.lead:
+            src.assign("lead", f"minimum(int32({s.lead}), slices)")
+            with src.if_("warpgroup == 1"):
+                src.emit(bar_sync(LEAD_BARRIER, 2 * WARPGROUP))
+        with src.while_("k < slices"):
+            src.emit(mbarrier_wait_parity("full + 8 * stage", "parity"))
+            # a descriptor has 18 bits of an address: in a cluster there are more, which name the block
+            src.assign("slice_at", f"int32((smem_slices + stage * {s.stage_bytes}) & {SMEM_ADDRESSES})")
+            given = self._multiplied()
+            src.assign("accumulators", start("accumulators", *given))
+            if s.by_registers:  # which the next K-slice writes: another warpgroup multiplies meanwhile
+                src.emit(src.bind("wait_slice", wgmma_wait_group(0))())
+                with src.if_("elected"):
+                    self._release("stage")
+            else:
+                src.emit(src.bind("wait_slice", wgmma_wait_group(1))())
+                with src.if_("elected & (k > 0)"):
+                    self._release("before")
+                src.assign("before", "stage")
+            self._advance_stage()
+            src.emit("k = int32(k + 1)")
+            if s.lead:
+                with src.if_("(warpgroup == 0) & (k == lead)"):
+                    src.emit(bar_arrive(LEAD_BARRIER, 2 * WARPGROUP))
+        if s.pingpong > 1:
+            src.emit(bar_arrive("2 - warpgroup", 2 * WARPGROUP))
+
+    def _await_products(self) -> None:
+        """Emit the wait for the last K-slice of a tile."""
+        src, s = self.src, self.schedule
+        src.assign("accumulators", src.bind("wait_products", wgmma_wait(0))("accumulators"))
+        if not s.by_registers:
+            with src.if_("elected"):
+                self._release("before")
+
+    def _bind_products(self) -> Function:
+        """Bind the products of a K-slice, and the loads of the rows' operands if these are in registers."""
+        src, s = self.src, self.schedule
+        if not s.by_registers:
+            return src.bind("start_products", wgmma_slice(s.kind.ptx, s.columns, s.pairs, s.majors))
+        for number in range(s.lefts):
+            load = register_operand(s.kind.itemsize, s.majors[number])
+            self.loads[number] = src.bind(f"load_{s.majors[number]}_major", load)
+        return src.bind("start_products", wgmma_registers(s.kind.ptx, s.columns, s.pairs))
+
+    def _multiplied(self) -> list[str]:
+        """What a warpgroup multiplies of a K-slice, for each operand: its descriptor, or its words in registers."""
+        src, s, at, given = self.src, self.schedule, 0, list[str]()
+        own = "warpgroup" if s.pingpong == 1 else "int32(0)"
+        for number, major in enumerate(s.majors):
+            if s.by_registers and number < s.lefts:
+                src.assign(f"left{number}", self.loads[number](f"int32(slice_at + {at})", own))
+                given.append(f"left{number}")
+            else:
+                rows = f" + warpgroup * {ROWS * ROW_BYTES}" if number < s.lefts and s.pingpong == 1 else ""
+                descriptor = k_major_descriptor
+                if major == "mn":
+                    descriptor = src.bind("mn_descriptor", mn_major_descriptor(self.slice))
+                given.append(descriptor(f"int32(slice_at + {at}{rows})"))
+            at += s.operand_bytes(number)
+        return given
+
+    def _release(self, stage: str) -> None:
+        """Emit the arrival of a warpgroup that has read a stage, at all blocks that load into it."""
+        cluster = self.schedule.cluster
+        for block in range(cluster):
+            at = f"int32(empty + 8 * {stage})"
+            self.src.emit(mbarrier_arrive(at) if cluster == 1 else mbarrier_arrive_cluster(at, block))
