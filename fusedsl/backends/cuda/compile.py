@@ -31,7 +31,7 @@ from .matmul.mma_emit import emit_mma_matmul
 from .matmul.mma_schedule import MmaMatmulSchedule
 from .matmul.schedule import MatmulSchedule
 from .matmul.sm90.emit import emit_sm90 as emit_sm90_matmul
-from .matmul.sm90.schedule import Sm90MatmulSchedule
+from .matmul.sm90.tile_plan import Sm90MatmulSchedule
 from .rows.cooperative import CooperativeSchedule
 from .rows.emit import emit_rows
 from .rows.emit_cooperative import emit_cooperative

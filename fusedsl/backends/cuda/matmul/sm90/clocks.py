@@ -1,20 +1,16 @@
-"""Tiles of products on sm_90, and the predicted clocks of K-slices, epilogues and the parts of a sum."""
+"""The predicted clocks of products on sm_90: of K-slices, epilogues and the parts of a sum."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 from .....hardware import Hardware
 from .....kernel_ir.instruction_cost import total_cost
 from .....kernel_ir.kernel import KernelIR
-from .....kernel_ir.matmul_axes import extent
 from .....kernel_ir.matmul_operands import MatmulOperands
 from .....kernel_ir.phase import Phase
 from ...schedule_base import Extents
-
-if TYPE_CHECKING:
-    from .schedule import Sm90MatmulSchedule
+from .tile_plan import Sm90MatmulSchedule, clusters_of_tiles
 
 COLUMNS = 64  # that tiles are measured in
 # measured: H100, 2026-11, bfloat16 4096 x 4096 x 4096: clocks of a K-slice, by rows and columns of a tile; one of 128
@@ -33,22 +29,6 @@ WAVE_CLOCKS = 1500  # of a tile, until products run at their rate
 # of a part's arrival, and of storing or adding it for each sum of a thread
 PART_CLOCKS, PART_SUM_CLOCKS = 3000, 40
 OVERLAPPED = 0.6  # the part of an epilogue that shows beside the products of another warpgroup
-
-
-def clusters_of_tiles(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
-    """The tiles of a call, or clusters of them."""
-    tiles = row_units(schedule, operands, extents) * tiles_across(schedule, operands, extents)
-    return tiles * extent(operands.axes.batch, extents)
-
-
-def row_units(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
-    """Tiles of a cluster, along the rows."""
-    return -(-extent(operands.axes.rows, extents) // (schedule.rows * schedule.cluster))
-
-
-def tiles_across(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
-    """Tiles along the columns."""
-    return -(-extent(operands.axes.columns, extents) // schedule.columns)
 
 
 def predicted_clocks(

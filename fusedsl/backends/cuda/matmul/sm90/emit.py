@@ -38,8 +38,8 @@ from .. import (
     tma_load_multicast,
 )
 from .emit_epilogue import PanelEpilogue
-from .emit_mainloop import ROW_BYTES, Sm90Mainloop
-from .schedule import Sm90MatmulSchedule
+from .emit_mainloop import ROW_BYTES, Sm90MatmulMainloop
+from .tile_plan import Sm90MatmulSchedule
 
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 # of a consumer, beside accumulators and what its epilogue loads; and for stores that threads issue, or folds
@@ -51,7 +51,7 @@ def emit_sm90(kernel: MatmulKernel, schedule: Sm90MatmulSchedule) -> str:
     return Sm90MatmulEmitter(kernel, schedule).source()
 
 
-class Sm90MatmulEmitter(Sm90Mainloop):
+class Sm90MatmulEmitter(Sm90MatmulMainloop):
     """Emitter of a generated file: shared memory, work tiles, the producer, the consumers."""
 
     def source(self) -> str:

@@ -15,7 +15,7 @@ from ...tile import (
     wgmma_wait,
 )
 from .. import mbarrier_arrive_cluster, register_operand, wgmma_registers, wgmma_slice, wgmma_wait_group
-from .schedule import Sm90MatmulSchedule
+from .tile_plan import Sm90MatmulSchedule
 from .work_tiles import Sm90WorkTiles
 
 SMEM_ADDRESSES = (1 << 18) - 1
@@ -23,7 +23,7 @@ ROW_BYTES = SWIZZLE_BYTES  # of a swizzled row
 LEAD_BARRIER = 3  # the second warpgroup of a tile waits there for the first; 1 and 2 are those of each warpgroup
 
 
-class Sm90Mainloop(Sm90WorkTiles):
+class Sm90MatmulMainloop(Sm90WorkTiles):
     """Emitter of the products of a tile."""
 
     def __init__(self, kernel: MatmulKernel, schedule: Sm90MatmulSchedule):

@@ -64,7 +64,7 @@ def register_operand(itemsize: int, major: str) -> Callable:
 
 
 def _along_k(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
-    """Of K-major lines: ldmatrix, whose lines are those of the thread rows g, then g + 8."""
+    """K-major lines, by ldmatrix: those of the thread rows g, then g + 8."""
     b, (at, warpgroup) = e.builder, places
     half, near = b.and_(b.lshr(lane, I32(3)), I32(1)), b.lshr(lane, I32(4))
     line = b.add(_pair_of(e, b.and_(lane, I32(7)), warp, itemsize), half)
@@ -74,7 +74,7 @@ def _along_k(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, itemsize
 
 
 def _floats_across(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
-    """Of MN-major lines of float32, in panels of 32: pairs of neighbouring rows at the steps t and t + 4 of eight."""
+    """MN-major lines of float32, in panels of 32: pairs of neighbouring rows at the steps t and t + 4 of eight."""
     b, (at, warpgroup) = e.builder, places
     row, step = _pair_of(e, b.lshr(lane, I32(2)), warp, itemsize), b.and_(lane, I32(3))
     panel = b.add(b.shl(warpgroup, I32(1)), b.lshr(row, I32(5)))
@@ -92,7 +92,7 @@ def _floats_across(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, it
 
 
 def _bytes_across(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
-    """Of MN-major lines of bytes, in panels of 128: ldmatrix of turned pairs of bytes, which byte permutations sort.
+    """MN-major lines of bytes, in panels of 128: ldmatrix of turned pairs of bytes, which byte permutations sort.
 
     A thread gets bytes of the lines 2 t and 2 t + 1 of a matrix. The lines of two matrices are such that it has four
     steps in a row, and that the lines of a matrix are in different banks; from t = 2 on, the second has the first ones.

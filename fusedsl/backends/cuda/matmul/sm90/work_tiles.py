@@ -5,7 +5,7 @@ from __future__ import annotations
 from .....kernel_ir.kernel import MatmulKernel
 from ...emit.source_text import SourceBuilder
 from ...tile import block_idx, udiv
-from .schedule import GROUP_ROWS, Sm90MatmulSchedule
+from .tile_plan import GROUP_ROWS, Sm90MatmulSchedule
 
 
 class Sm90WorkTiles:

@@ -1,0 +1,168 @@
+"""A product on sm_90 as it is launched: tiles of warpgroups, stages in shared memory, the boxes that TMA moves."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field, replace
+
+from .....kernel_ir.kernel import KernelIR, MatmulKernel, TmaBox
+from .....kernel_ir.launch_config import LaunchConfig
+from .....kernel_ir.matmul_axes import extent
+from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands, turned
+from .....kernel_ir.phase import PANEL_COLUMNS
+from ...mma.tile_sizes import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_BYTES, WARP_ROWS, WARPGROUP
+from ...schedule_base import Extents, Schedule
+from .tensor_maps import tma_box
+from .wgmma_kinds import KINDS, WgmmaKind
+
+PANEL = PANEL_COLUMNS  # columns that the epilogue finishes, folds and stores at a time
+STAGING = 2  # panels of outputs that a warpgroup holds in shared memory
+GROUP_ROWS = 2048  # rows of tiles that are worked on together, so that the L2 holds their operands
+WORD_BYTES = 4  # of a warpgroup in shared memory, to share a flag
+
+
+@dataclass(frozen=True)
+class Sm90MatmulSchedule(Schedule):
+    """Schedule of a warp-specialised product: a producer warpgroup, and consumer warpgroups of 64 rows each.
+
+    Cooperative: the consumers work on one tile. Ping-pong: each has tiles of its own, and finishes one while another
+    multiplies.
+
+    Operands are numbered: those with the rows, then those with the columns. `pairs` are the operands of each product.
+    If it is `turned`, rows are the columns of the result.
+    """
+
+    warpgroups: int  # consumers of a tile, which has 64 rows for each
+    pingpong: int  # tiles that consumers of the block work on at once
+    columns: int  # of a tile, and of each product
+    stages: int  # K-slices of all operands in shared memory
+    cluster: int  # blocks with neighbouring rows, which share the columns' operands
+    pairs: tuple[tuple[int, int], ...]
+    majors: tuple[str, ...]  # of each operand: "k" or "mn", its contiguous axis
+    tma_stores: tuple[int, ...]  # outputs, as kernel operands, that are stored by TMA
+    even: bool  # the columns of the result, in number: a thread stores pairs of them
+    dtype: str = "bfloat16"  # of the operands
+    turned: bool = False
+    splits: int = 1  # warpgroups that sum parts of one tile, each over some of its K-slices
+    lead: int = 0  # K-slices that the first warpgroup of a tile is ahead of the second: their epilogues alternate
+    blocks: int = 1
+    reason: str = field(default="", compare=False)
+    registers: int = field(default=168, compare=False)
+    multiprocessors: int = field(default=0, compare=False)  # blocks that loop over tiles
+    width = 1
+    multiplies = True
+    length_specialized = False
+
+    @property
+    def block_threads(self) -> int:
+        return WARPGROUP * (self.consumers + 1)
+
+    @property
+    def consumers(self) -> int:
+        """Consumer warpgroups of a block."""
+        return self.warpgroups * self.pingpong
+
+    @property
+    def rows(self) -> int:
+        return ROWS * self.warpgroups
+
+    @property
+    def lefts(self) -> int:
+        """Operands with the rows."""
+        return 1 + max(left for left, _ in self.pairs)
+
+    @property
+    def kind(self) -> WgmmaKind:
+        return KINDS[self.dtype]
+
+    @property
+    def by_registers(self) -> bool:
+        """Whether threads load the rows' operands into registers: some are MN-major, and no descriptor may be."""
+        return not self.kind.reads_mn_major and "mn" in self.majors[: self.lefts]
+
+    def oriented(self, kernel: KernelIR) -> MatmulOperands:
+        """The operands as this schedule multiplies them."""
+        operands = matmul_operands(kernel)
+        assert operands is not None
+        return turned(operands) if self.turned else operands
+
+    def lines(self, number: int) -> int:
+        """Lines of an operand's tile along M or N."""
+        return self.rows if number < self.lefts else self.columns
+
+    def operand_bytes(self, number: int) -> int:
+        """A K-slice of an operand in shared memory."""
+        return self.lines(number) * SWIZZLE_BYTES
+
+    @property
+    def stage_bytes(self) -> int:
+        return sum(map(self.operand_bytes, range(len(self.majors))))
+
+    @property
+    def panel(self) -> int:
+        """Columns that the epilogue finishes at a time."""
+        return min(PANEL, self.columns)
+
+    @property
+    def staging_bytes(self) -> int:
+        """Shared memory of a warpgroup's outputs on their way."""
+        return STAGING * ROWS * PANEL * 2 if self.tma_stores else 0
+
+    @property
+    def smem_bytes(self) -> int:
+        barriers = 2 * MBARRIER_BYTES * self.stages + WORD_BYTES * self.consumers
+        return ALIGNMENT + self.stages * self.stage_bytes + self.consumers * self.staging_bytes + barriers
+
+    @property
+    def part_bytes(self) -> int:
+        """Partial sums of a tile in global memory."""
+        return 4 * self.rows * self.columns * len(self.pairs)
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        tiles = clusters_of_tiles(self, self.oriented(kernel), extents)
+        blocks = min(tiles * self.splits, self.multiprocessors // self.cluster) * self.cluster
+        return LaunchConfig(
+            blocks,
+            self.block_threads,
+            self.smem_bytes,
+            cluster=self.cluster,
+            exclusive=True,
+            workspace=tiles * self.splits * self.part_bytes if self.splits > 1 else 0,
+            semaphores=tiles * self.warpgroups if self.splits > 1 else 0,
+        )
+
+    def with_parameters(self, kernel: KernelIR, extents: Extents) -> MatmulKernel:
+        parts = {f.name: getattr(kernel, f.name) for f in dataclasses.fields(KernelIR)}
+        parts |= dict.fromkeys(("workspace", "semaphores"), self.splits > 1)
+        return MatmulKernel(**parts, tma_boxes=tma_boxes(self, kernel))
+
+
+def clusters_of_tiles(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
+    """The tiles of a call, or clusters of them."""
+    tiles = row_units(schedule, operands, extents) * tiles_across(schedule, operands, extents)
+    return tiles * extent(operands.axes.batch, extents)
+
+
+def row_units(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
+    """Tiles of a cluster, along the rows."""
+    return -(-extent(operands.axes.rows, extents) // (schedule.rows * schedule.cluster))
+
+
+def tiles_across(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> int:
+    """Tiles along the columns."""
+    return -(-extent(operands.axes.columns, extents) // schedule.columns)
+
+
+def tma_boxes(schedule: Sm90MatmulSchedule, kernel: KernelIR) -> tuple[TmaBox, ...]:
+    """The boxes of the operands, in their order, then of the outputs: 128 bytes wide, as deep as one load takes."""
+    operands, s = schedule.oriented(kernel), schedule
+    boxes = []
+    for number, k in enumerate((*operands.left, *operands.right)):
+        own = operands.axes.rows[0] if number < s.lefts else operands.axes.columns[0]
+        lines = s.rows if number < s.lefts else s.columns // s.cluster
+        inner, across = (kernel.row_axes, own) if s.majors[number] == "k" else (own, kernel.row_axes)
+        box = tma_box(kernel, k, inner, across, lines if s.majors[number] == "k" else s.kind.slice)
+        boxes.append(replace(box, tf32=s.dtype == "float32"))
+    for k in s.tma_stores:
+        boxes.append(tma_box(kernel, k, operands.axes.columns[0], operands.axes.rows[0], WARP_ROWS))
+    return tuple(boxes)
