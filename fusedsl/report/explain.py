@@ -181,10 +181,10 @@ def _temporaries(call: ResolvedCall) -> tuple[Temporary, ...]:
 
 
 PRODUCT_MODES = {
-    ProductMode.FUSED: "with what surrounds them in their kernels",
-    ProductMode.STORED_OPERANDS: "of arrays in memory, with what follows in their kernels",
-    ProductMode.FOLDED: "of arrays in memory, with what follows in their kernels, panels of its folds too",
-    ProductMode.ALONE: "in kernels of their own, for a library",
+    ProductMode.FUSED: "with prologues and epilogues fused",
+    ProductMode.STORED_OPERANDS: "with operands stored first and epilogues fused",
+    ProductMode.FOLDED: "with operands stored first, epilogues fused and row reductions folded in panels",
+    ProductMode.ALONE: "in kernels of their own, as a library computes them",
 }
 
 

@@ -16,7 +16,7 @@ from .bound_kernel import BoundKernel, SpecializationGroup
 from .compile import ScheduledKernels, cuda_key, is_preloaded, scheduled_combo, scheduled_cuda, unversioned_key
 from .specialization_quota import acquire
 
-GENERAL = "general lengths"  # how the reason of a generic schedule begins
+GENERAL = "shape-generic"  # how the reason of a generic schedule begins
 MAX_VARIANTS = 3  # binaries of a kind whose thread count is a launch parameter, or that are for unit extents
 
 
@@ -30,14 +30,14 @@ def specialized_or_generic(
     """
     kernel, schedule = scheduled_cuda(bound, hardware)
     if bound.symbolic_units:
-        schedule = schedule.with_reason(f"{GENERAL}, 1 among them: {schedule.reason}")
+        schedule = schedule.with_reason(f"{GENERAL}, a size of 1 included: {schedule.reason}")
     group = _quota_group(plan, bound, schedule)
     if group is None or _acquire(group, cuda_key(kernel, schedule, plan.digest, hardware.cc), reserve):
         return kernel, schedule
     generic = _generic(plan, bound, hardware)
     if generic is None:
         return kernel, schedule
-    reason = f"{GENERAL}, as {group.limit} binaries are for other lengths alone: {generic[1].reason}"
+    reason = f"{GENERAL}, as {group.limit} specialised binaries serve other lengths: {generic[1].reason}"
     return generic[0], generic[1].with_reason(reason)
 
 
@@ -46,7 +46,7 @@ def generic_for_lists(plan: KernelPlan, bound: BoundKernel, hardware: Hardware) 
     generic = _generic(plan, bound, hardware, listed=True)
     if generic is None:
         return None
-    return generic[0], generic[1].with_reason(f"{GENERAL} in lists: {generic[1].reason}")
+    return generic[0], generic[1].with_reason(f"{GENERAL}, for lists: {generic[1].reason}")
 
 
 def acquire_for_lists(plan: KernelPlan, bound: BoundKernel, kernel: Any, schedule: Any, hardware: Hardware) -> bool:

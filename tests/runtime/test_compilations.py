@@ -147,7 +147,7 @@ def listed(kernel, calls):
 def test_lengths_of_many_models_have_binaries_of_their_own_whatever_came_before():
     made = fd.kernel("softmax(x)")
     seen = [reason_of(made, (64, columns), reserve=True) for columns in (*LENGTHS, 4096, 4097, 10_000)]
-    general = ["general lengths" in reason for reason in seen]
+    general = ["shape-generic" in reason for reason in seen]
     assert general == [n >= call_steps.SPECIALIZED_BINARIES for n in range(len(LENGTHS))] + [False] * 3
 
 
@@ -157,17 +157,17 @@ def test_calls_of_arrays_on_a_card_take_places_in_the_quota(monkeypatch):
     for n in LENGTHS:
         facts = {"x": ArrayFacts("torch", FLOAT32, (64, n), (n, 1), 0, ("cuda", 0), False, None)}
         call = resolve(plans, facts, call_target.array_target(plans, facts))
-        seen.append("general lengths" in call.scheduled(*call.kernels[0])[1].reason)
+        seen.append("shape-generic" in call.scheduled(*call.kernels[0])[1].reason)
     assert seen == [n >= call_steps.SPECIALIZED_BINARIES for n in range(len(LENGTHS))]
 
 
 def test_the_first_lengths_keep_their_binaries_and_looking_at_others_changes_nothing():
     made = fd.kernel("rms_norm(x, w)")
     first, (other, *_) = LENGTHS[: call_steps.SPECIALIZED_BINARIES], LENGTHS[call_steps.SPECIALIZED_BINARIES :]
-    assert not any("general lengths" in reason_of(made, (64, n)) for n in LENGTHS)
-    assert not any("general lengths" in reason_of(made, (64, n), reserve=True) for n in first)
-    assert "general lengths" in reason_of(made, (64, other)) == reason_of(made, (64, other), reserve=True)
-    assert not any("general lengths" in reason_of(made, (64, n)) for n in first)
+    assert not any("shape-generic" in reason_of(made, (64, n)) for n in LENGTHS)
+    assert not any("shape-generic" in reason_of(made, (64, n), reserve=True) for n in first)
+    assert "shape-generic" in reason_of(made, (64, other)) == reason_of(made, (64, other), reserve=True)
+    assert not any("shape-generic" in reason_of(made, (64, n)) for n in first)
 
 
 def test_a_saved_kernel_finds_its_binaries_whatever_was_called_before(tmp_path):
@@ -178,11 +178,11 @@ def test_a_saved_kernel_finds_its_binaries_whatever_was_called_before(tmp_path):
         reason_of(made, (64, n), reserve=True)
     made.save(tmp_path / "rows.fused", fd.spec((64, LENGTHS[-1])))
     loaded = fd.load(tmp_path / "rows.fused")
-    assert "general lengths" not in reason_of(loaded, (64, LENGTHS[-1]), reserve=True)
+    assert "shape-generic" not in reason_of(loaded, (64, LENGTHS[-1]), reserve=True)
     others = [
         reason_of(loaded, (64, n), reserve=True) for n in LENGTHS[: call_steps.SPECIALIZED_BINARIES + 1]
     ]  # its calls alone count
-    assert ["general lengths" in reason for reason in others] == [False] * call_steps.SPECIALIZED_BINARIES + [True]
+    assert ["shape-generic" in reason for reason in others] == [False] * call_steps.SPECIALIZED_BINARIES + [True]
 
 
 def test_kernels_that_share_a_launch_are_few():
@@ -201,11 +201,11 @@ def test_kernels_that_share_a_launch_are_few():
 
 def test_dynamic_says_which_lengths_have_binaries_of_their_own():
     always, never = fd.kernel("softmax(x)", dynamic=False), fd.kernel("softmax(x)", dynamic=True)
-    assert not any("general lengths" in reason_of(always, (64, n), reserve=True) for n in LENGTHS)
-    assert "general lengths" in reason_of(never, (64, 700), reserve=True)
+    assert not any("shape-generic" in reason_of(always, (64, n), reserve=True) for n in LENGTHS)
+    assert "shape-generic" in reason_of(never, (64, 700), reserve=True)
     never = fd.kernel("sum(x, 0)", dynamic=True)  # of which there are few kinds
     few = [reason_of(never, shape, reserve=True) for shape in [(3, 200_001), (2, 70), (1, 77), (9, 4099)]]
-    assert all("general lengths" in reason for reason in few)
+    assert all("shape-generic" in reason for reason in few)
 
 
 def test_results_of_tuning_are_near_the_untuned_ones():

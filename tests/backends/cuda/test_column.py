@@ -76,10 +76,10 @@ def test_strips_with_a_block_each_are_as_wide_as_makes_the_fewest_turns():
     def told(*shape):
         return str(fd.kernel("sum(x, 0)").explain(device="cuda", x=fd.spec(shape, "bfloat16")))
 
-    assert "256 threads side by side on vectors of 8, 1 deep" in told(16, 1 << 24)
-    assert "256 threads side by side on vectors of 8, 1 deep" in told(256, 1 << 20)
-    assert "16 threads side by side on vectors of 8, 16 deep" in told(16384, 16384)  # several blocks share a strip
-    assert "8 a thread under way (128 bytes); 66 blocks share" in told(1 << 20, 256)  # rather than twice as many
+    assert "blocks of 256 × 1 threads, vectors of 8 columns" in told(16, 1 << 24)
+    assert "blocks of 256 × 1 threads, vectors of 8 columns" in told(256, 1 << 20)
+    assert "blocks of 16 × 16 threads, vectors of 8 columns" in told(16384, 16384)  # several blocks share a strip
+    assert "8 a thread in flight (128 bytes); 66 blocks share" in told(1 << 20, 256)  # rather than twice as many
 
 
 # -- machine code

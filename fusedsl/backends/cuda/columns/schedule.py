@@ -82,11 +82,11 @@ def schedule_dynamic_columns(
     count, steps = strip_count(looped, kernel, extents), -(-row_length(kernel, extents) // looped.tile_columns)
     parts = 1 if listed else max(1, min(hardware.multiprocessors * looped.blocks // count, steps))
     reason = (
-        f"{row_length(kernel, extents)} elements are folded across what is contiguous: {looped.threads_x} threads side "
-        f"by side on vectors of {looped.width}, {looped.threads_y} deep, loop over them"
+        f"column reduction of {row_length(kernel, extents)} rows: blocks of {looped.threads_x} × {looped.threads_y} "
+        f"threads, vectors of {looped.width} columns, loop over them"
     )
     if parts > 1:
-        reason += f"; {parts} blocks share a strip, they wait for each other after each fold"
+        reason += f"; {parts} blocks share a strip of columns, with a grid barrier after each reduction"
     return replace(looped, is_split=parts > 1, grid_sync=parts > 1, blocks_per_strip=parts, reason=reason)
 
 
@@ -138,9 +138,9 @@ def _resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) ->
     blocks = blocks_for(hardware, need, threads)
     registers = predicted_registers(kernel, hardware, need, blocks, threads)
     reason = (
-        f"{columns} elements are folded across what is contiguous: {lanes} threads side by side on vectors of {width}, "
-        f"{levels} deep, hold them in {vectors} vectors each, at most {registers} registers; "
-        f"{whole * levels + 1} to {vectors * levels} may share it"
+        f"column reduction of {columns} rows in registers: blocks of {lanes} × {levels} threads, {vectors} vectors of "
+        f"{width} columns a thread, at most {registers} registers; reused for {whole * levels + 1} to "
+        f"{vectors * levels} rows"
     )
     return ColumnSchedule(width, vectors, whole, lanes, levels, blocks, reason=reason, registers=registers)
 
@@ -241,11 +241,11 @@ def _loop_over(
     registers = predicted_registers(kernel, hardware, need, blocks, threads)
     steps = -(-columns // (levels * vectors))
     parts = choose_blocks_per_row(count, steps, slots) if alone else max(1, min(slots // count, steps))
-    how = "the last one finishes it" if alone else "they wait for each other after each fold"
-    shared = f"; {parts} blocks share a strip, {how}" if parts > 1 else ""
+    how = "and the last one combines their states" if alone else "with a grid barrier after each reduction"
+    shared = f"; {parts} blocks share a strip of columns, {how}" if parts > 1 else ""
     reason = (
-        f"{columns} elements are folded across what is contiguous: {lanes} threads side by side on vectors of {width}, "
-        f"{levels} deep, loop over them, {vectors} a thread under way ({vector_bytes * vectors} bytes){shared}"
+        f"column reduction of {columns} rows: blocks of {lanes} × {levels} threads, vectors of {width} columns, loop "
+        f"over them, {vectors} a thread in flight ({vector_bytes * vectors} bytes){shared}"
     )
     split, together = parts > 1 or room > 0, parts > 1 and not alone
     shape = LoopedColumnSchedule(width, vectors, 0, lanes, levels, blocks, split, together, parts, room)

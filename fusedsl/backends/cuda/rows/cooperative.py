@@ -96,16 +96,16 @@ def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: H
         alone = hardware.multiprocessors * schedule_looped(kernel, extents, hardware).blocks
         parts = fixed = _in_turn(rows, moved, alone, slots, steps, hardware)
         row_groups = -(-rows // -(-rows // (slots // fixed))) if fixed else 0
-        waiting = f"they wait for each other after each fold; {row_groups} rows at a time, as many in each turn"
+        waiting = f"with a grid barrier after each reduction; {row_groups} rows at a time, as many in each turn"
     elif together:
-        parts, waiting = min(slots // rows, steps), "they wait for each other after each fold"
+        parts, waiting = min(slots // rows, steps), "with a grid barrier after each reduction"
     else:
-        parts, waiting = choose_blocks_per_row(rows, steps, slots), "the last one finishes it"
+        parts, waiting = choose_blocks_per_row(rows, steps, slots), "and the last one combines their states"
     if parts <= 1:
         return None
     reason = (
-        f"rows of {columns} are streamed by {threads} threads of several blocks, {vectors} vectors of {width} a thread "
-        f"under way; {parts} blocks share a row, {waiting}"
+        f"rows of {columns} are streamed by several blocks of {threads} threads, {vectors} vectors of {width} a thread "
+        f"in flight; {parts} blocks share a row, {waiting}"
     )
     schedule = CooperativeSchedule(width, vectors, 0, threads, 1, blocks, together, ahead, fixed, row_groups, parts)
     return replace(schedule, reason=reason, registers=registers)

@@ -189,14 +189,14 @@ def _on_line(
     blocks = blocks_for(hardware, need, room)
     registers = predicted_registers(kernel, hardware, need, blocks, room)
     reason = (
-        f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, at most {registers} registers; "
-        f"rows of up to {size.longest_threads * each} may share it, on more or fewer threads"
+        f"rows of {columns} in registers, {threads} threads a row: {vectors} vectors of {width} a thread, at most "
+        f"{registers} registers; reused for lengths up to {size.longest_threads * each}, on more or fewer threads"
     )
     if early:
-        reason += "; what later phases read is loaded with the row"
+        reason += "; operands of later phases are prefetched with the row"
     edges = -(-apart // (FEWEST if size.longest_threads < WARP else WARP))
     if apart:
-        reason += f"; of what is before and after the aligned vectors each takes {edges}"
+        reason += f"; {edges} a thread of the elements before and after the aligned vectors"
     rows = LOOP_BLOCK // threads if threads <= WARP else 1
     whole = min(shortest // (fewest * width), vectors)
     schedule = ResidentRowSchedule(width, vectors, whole, threads, rows, blocks, early, piece, 1, room, edges)

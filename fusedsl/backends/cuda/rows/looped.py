@@ -48,8 +48,8 @@ def schedule_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
     registers = predicted_registers(kernel, hardware, need, blocks, threads * shared_rows)
     how = "neighbouring rows on neighbouring threads" if across else f"{threads} threads a row"
     if contiguous(kernel) and finishes_at_once(kernel):
-        reason = f"rows of {columns} are read once: {how} stream them, the next tile under way"
-        reason += f"; {blocks} blocks on an SM rather than {most}, whose last wave is fuller" if blocks < most else ""
+        reason = f"rows of {columns} are streamed once, {how}, with the next tile in flight"
+        reason += f"; {blocks} blocks an SM rather than {most}: the last wave is fuller" if blocks < most else ""
     else:
         reason = f"{columns} columns do not stay in registers or are scattered: each phase loops over them, {how}"
     loop = LoopedRowSchedule(width, vectors, 0, threads, shared_rows, blocks, across)

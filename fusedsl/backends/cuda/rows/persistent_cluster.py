@@ -156,11 +156,11 @@ def _persistent_clusters(row: RowProblem, cluster: int, threads: int, groups: in
     if ahead < least or required_registers(kernel, tiling) + TURNING > registers:
         return None
     reason = (
-        f"a row of {columns} fits {threads} threads in each of a cluster of {cluster} blocks: {vectors} vectors of "
-        f"{width} each, at most {registers} registers; persistent clusters loop over rows, {groups} at once, and "
-        f"keep what all rows read; {ahead} of the next row's vectors come meanwhile"
+        f"rows of {columns} in registers, a cluster of {cluster} blocks of {threads} threads a row: {vectors} vectors "
+        f"of {width} a thread, at most {registers} registers; persistent clusters loop over rows, {groups} at once, "
+        f"and keep what all rows read; {ahead} of the next row's vectors are prefetched"
     )
-    reason += ", the others once the last phase is done with this row's" if late else ""
+    reason += ", the others after the last phase of this row" if late else ""
     return replace(
         bare, prefetch_vectors=ahead, epilogue_vectors=piece, prefetch_rest=late, reason=reason, registers=registers
     )

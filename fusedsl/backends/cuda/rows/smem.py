@@ -76,8 +76,8 @@ def schedule_smem(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     where = "a block" if chosen.cluster == 1 else f"each of a cluster of {chosen.cluster} blocks"
     need = smem_bytes(chosen, kernel, columns)
     reason = (
-        f"{columns} columns do not fit registers: {need} bytes of shared memory in {where} keep the row, "
-        f"and phases loop over it there, {chosen.threads} threads each"
+        f"rows of {columns} in shared memory, {need} bytes in {where}: too long for registers; each phase loops over "
+        f"the row, {chosen.threads} threads a block"
     )
     return replace(chosen, reason=reason)
 

@@ -90,13 +90,13 @@ def tiled_schedule(row: RowProblem, threads: int, cluster: int = 1, blocks: int 
     need = required_registers(kernel, Tiling(width, vectors, early, piece))
     blocks = blocks or blocks_for(hardware, need, threads * rows)
     registers = predicted_registers(kernel, hardware, need, blocks, threads * rows)
-    group = f"{threads} threads" if cluster == 1 else f"{threads} threads in each of a cluster of {cluster} blocks"
+    group = f"{threads} threads" if cluster == 1 else f"a cluster of {cluster} blocks of {threads} threads"
     reason = (
-        f"a row of {columns} fits {group}: {vectors} vectors of {width} each, at most {registers} registers; "
-        f"rows of {below * step + 1} to {vectors * step - (reach - columns)} may share it"
+        f"rows of {columns} in registers, {group} a row: {vectors} vectors of {width} a thread, at most {registers} "
+        f"registers; reused for lengths {below * step + 1} to {vectors * step - (reach - columns)}"
     )
     if early:
-        reason += "; what later phases read is loaded with the row"
+        reason += "; operands of later phases are prefetched with the row"
     schedule = ResidentRowSchedule(width, vectors, below, threads, rows, blocks, early, piece, cluster)
     return replace(schedule, reason=reason, registers=registers), need
 
