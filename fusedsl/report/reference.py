@@ -214,12 +214,12 @@ Every function of the language. [The guide](guide/language.md) introduces the la
 [prelude.fd](../fusedsl/lang/prelude.fd) defines the composite functions in the language itself, to read and copy.
 `python -m fusedsl reference NAME` prints an entry, with its definition.
 
-A function is NumPy's of the same name unless its row names another. What stands before `*` goes by position or by
-keyword, the rest by keyword. Dtypes are those of the result. float16 and bfloat16 are computed in float32; float8 is a
+A function is NumPy's of the same name unless its row names another. Parameters before `*` are positional or keyword,
+those after it keyword-only. Dtypes are those of the result. float16 and bfloat16 are computed in float32; float8 is a
 storage type, to be cast before computing. Literals, `size`, `iota` and `arange` are weak: they take the dtype of the
 array that they meet.
 
-The examples read
+The examples use these arrays:
 """
 
 NOTES = {
@@ -238,7 +238,7 @@ def _operators() -> Iterable[Sequence[str]]:
                 ", ".join(f"`{n}`" for n in (op.name, *others)),
                 NOTES.get(op.symbol, ""),
             )
-    yield "`x @ y`", "`matmul`", "the last axis of x meets the last but one of y"
+    yield "`x @ y`", "`matmul`", "sums over the last axis of x and the last but one of y"
     yield (
         "`x if c else y`",
         "`where`",
