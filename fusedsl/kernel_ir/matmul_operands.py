@@ -41,7 +41,7 @@ def turned(operands: MatmulOperands) -> MatmulOperands:
 
 
 def matmul_operands(kernel: KernelIR) -> MatmulOperands | None:
-    """The matmul operands; None if the kernel is no product of matrices, or computes a factor."""
+    """The matmul operands; None if the kernel is no matrix product, or computes a factor."""
     axes = matmul_axes(kernel)
     if axes is None:
         return None

@@ -73,7 +73,7 @@ def _pairs(b: GraphBuilder, x: Node, y: Node, axes: Any) -> tuple[tuple[int, ...
         count = integer(b, "axes", axes)
         if not 0 <= count <= min(x.type.rank, y.type.rank):
             message = f"{count} axes of {b.describe(x.type)} and {b.describe(y.type)} cannot meet"
-            raise ShapeError(message, "shape.tensordot", help="axes=1 is the product of matrices")
+            raise ShapeError(message, "shape.tensordot", help="axes=1 is the matrix product")
         return tuple(range(x.type.rank - count, x.type.rank)), tuple(range(count))
     sides = [tuple(integer(b, "axes", a) for a in (side if isinstance(side, tuple) else (side,))) for side in axes]
     if len(sides) != 2 or len(sides[0]) != len(sides[1]):

@@ -71,12 +71,12 @@ def digest_of(key: str, facts: bytes, binary: bytes) -> str:
 
 
 FORMAT = 1  # version of the file format of entries
-DAY = 86400  # seconds; an entry's time of use is right to one
+DAY = 86400  # seconds; an entry's time of use is accurate to one
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def read_file(path: Path, touch: bool = False) -> bytes | None:
-    """The bytes of a file of ours, or None; `touch` keeps its time right to a day."""
+    """The bytes of a file of ours, or None; `touch` keeps its time accurate to a day."""
     try:
         number = os.open(path, os.O_RDONLY | NO_LINKS | getattr(os, "O_NONBLOCK", 0))
         with open(number, "rb") as file:

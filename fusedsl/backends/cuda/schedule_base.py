@@ -24,7 +24,7 @@ class Schedule:
     registers: int  # a thread, by estimate
     max_threads = 0  # threads are a launch parameter, up to this; 0: compiled
     length_specialized = True  # a binary serves one class of lengths alone
-    multiplies = False  # of a product of matrices: machine code depends on the contiguous axes of operands
+    multiplies = False  # of a matrix product: machine code depends on the contiguous axes of operands
     grid_sync = False  # blocks pass grid barriers: all are resident at once
 
     @property

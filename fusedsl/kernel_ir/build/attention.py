@@ -131,10 +131,14 @@ class AttentionBuilder(AttentionFrame):
         early = set(computed(before, stop))
         late = computed(after, stop)
         both = [n for n in late if n in early and kv_axis in self.free.get(n, ())]
-        dear = [n for n in both if recompute_cost(n, stop) >= RECOMPUTE_BELOW or not read_before.isdisjoint(n.args)]
-        dear += [n for n in both if n in before and n not in dear and self._stands_for_scores(n, after, known)]
-        read = {a for n in late if n not in dear for a in n.args} | set(after)
-        return [n for n in dear if n in read]
+        expensive = [
+            n for n in both if recompute_cost(n, stop) >= RECOMPUTE_BELOW or not read_before.isdisjoint(n.args)
+        ]
+        expensive += [
+            n for n in both if n in before and n not in expensive and self._stands_for_scores(n, after, known)
+        ]
+        read = {a for n in late if n not in expensive for a in n.args} | set(after)
+        return [n for n in expensive if n in read]
 
     def _stands_for_scores(self, n: Node, after: list[Node], known: list[Node]) -> bool:
         """True if later phases read scores through this value alone: it takes over the registers of the scores."""

@@ -14,7 +14,7 @@ def summed_exponentials(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     """The body with `exp_for_sum` where sums alone read exp(u - M), M the row's (or tile's) extreme u.
 
     exp(t) = 2**(t log2 e) with a rounded product has the relative error |t| 2**-24, and |t| exp(t) 2**-24 is at most
-    2**-25 of the largest summand, 1; the hardware's 2**x is right to 2 ulp. What is below 2**-126 adds nothing.
+    2**-25 of the largest summand, 1; the hardware's 2**x is accurate to 2 ulp. What is below 2**-126 adds nothing.
     """
     alone = _summed(phase) - _read(kernel, phase)
     by_target = {i.target: i for i in body.instructions}

@@ -70,8 +70,8 @@ def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: H
     full = [k for k in kernel.element_operands if "0" not in kernel.operands[k].strides[kernel.row_axes :]]
     spare = SPARE_REGISTERS + (WIDE_REGISTERS if kernel.index64 else 0)
     together = not finishes_at_once(kernel)
-    dear = any(special_functions(part.element.instructions) for phase in kernel.phases for part in phase.passes)
-    ahead = not together and dear and sum(k < kernel.inputs for k in full) == 1
+    expensive = any(special_functions(part.element.instructions) for phase in kernel.phases for part in phase.passes)
+    ahead = not together and expensive and sum(k < kernel.inputs for k in full) == 1
     bytewise = not ahead and all(kernel.operands[k].dtype.itemsize == 1 for k in full)
     most = IN_FLIGHT if bytewise else MOST_ELEMENTS
     vectors = max(1, min(IN_FLIGHT // (_least_read(kernel, full) * width), most // width))

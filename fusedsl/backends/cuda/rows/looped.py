@@ -96,8 +96,8 @@ def prefers_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwar
     if not kernel.row_axes or kernel.row_vector_width or kernel.batch_invariant_width or extents[-1] < STREAM_FROM:
         return False
     many = prod(extents[: kernel.row_axes]) >= STREAM_ROWS * hardware.multiprocessors
-    dear = any(special_functions(part.element.instructions) for phase in kernel.phases for part in phase.passes)
-    return many and dear and contiguous(kernel) and finishes_at_once(kernel) and not needs_whole_block(kernel)
+    expensive = any(special_functions(part.element.instructions) for phase in kernel.phases for part in phase.passes)
+    return many and expensive and contiguous(kernel) and finishes_at_once(kernel) and not needs_whole_block(kernel)
 
 
 def _loop_vectors(kernel: KernelIR, width: int) -> int:
