@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .caller_scope import bind_arguments
 from .config import Options, current, options
 from .errors import ArgumentError, FusedslError, fold, public_api, trimmed
-from .inspection import NO_OPTIONS, Inspectable, Inspected, check_save_keywords, split_options
+from .inspection import GivenCall, Inspectable, Inspected, check_save_keywords, split_options
 from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
@@ -164,17 +164,11 @@ class Kernel(Inspectable):
         """The arguments in order; ArgumentError for what is missing, surplus or unknown, or a misspelt option."""
         return bind_arguments(self, args, named, options)
 
-    def _inspect(
-        self,
-        args: Sequence[Any],
-        named: Mapping[str, Any],
-        look: Callable[..., Inspected],
-        options: Mapping[str, Any] = NO_OPTIONS,
-    ) -> Inspected:
+    def _inspect(self, given: GivenCall, look: Callable[..., Inspected]) -> Inspected:
         """The result of `look`, given the program that these arguments would run, them as plain arrays, and options."""
-        named, chosen = split_options(named, self.params[len(args) :], options)
+        named, chosen = split_options(given.named, self.params[len(given.args) :], given.options)
         kernel = self._variants.for_constants(self, named)
-        values = kernel._bind(args, named, options or ("out",))
+        values = kernel._bind(given.args, named, given.options or ("out",))
         other, rest = kernel._variants.for_integers(kernel, values)
         read = [containers.read(x, name) for name, x in zip(other.params, rest)]
         try:
@@ -182,7 +176,7 @@ class Kernel(Inspectable):
         except FusedslError as fault:
             if not other._variants.learn(other, fault, rest):
                 raise
-        return other._inspect(rest, {}, look, chosen)
+        return other._inspect(GivenCall(rest, {}, chosen), look)
 
     @public_api
     def bind(self, /, *args: Any, out: Any = None, **named: Any) -> BoundCall:
@@ -200,7 +194,7 @@ class Kernel(Inspectable):
         array([4., 6.], dtype=float32)
         """
         outs = None if out is None else self._outs(out)
-        return self._inspect(args, named, lambda program, values: program.bind(values, outs))
+        return self._inspect(GivenCall(args, named), lambda program, values: program.bind(values, outs))
 
     @public_api
     def graph(self, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
@@ -219,14 +213,12 @@ class Kernel(Inspectable):
 
         return GraphCall((self.bind(*args, out=out, **named),))
 
-    def _to_save(
-        self, args: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
+    def _to_save(self, given: GivenCall) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
         text, params, constants = self._definition
-        named, chosen = split_options(named, self.params[len(args) :], options)
+        named, chosen = split_options(given.named, self.params[len(given.args) :], given.options)
         check_save_keywords(named, self.params)
         record = {"text": text, "params": params, "constants": dict(constants or {})}
-        return record, self._program, self._bind(args, named, options), chosen
+        return record, self._program, self._bind(given.args, named, given.options), chosen
 
     @public_api
     def grad(self, wrt: Sequence[str] | str | None = None) -> Kernel:

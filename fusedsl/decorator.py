@@ -14,7 +14,7 @@ from .arguments import Arguments, Describe, InsideTrace, Untraceable, check_opti
 from .config import Options, current
 from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, kind_of, trimmed
 from .fused_method import FusedMethod
-from .inspection import NO_OPTIONS, Inspectable, Inspected, check_save_keywords, split_options
+from .inspection import GivenCall, Inspectable, Inspected, check_save_keywords, split_options
 from .interop.cloudpickle import cloud_pickles, found_by_name
 from .profiler_ranges import profiled_calls
 from .program import Program
@@ -188,24 +188,16 @@ class Fused(Inspectable, Generic[P, R]):
         facts = [*call.facts, *map(describe, path.traced.captures)]
         return path.program, dict(zip(path.program.names, facts))
 
-    def _inspect(
-        self,
-        args: Sequence[Any],
-        named: Mapping[str, Any],
-        look: Callable[..., Inspected],
-        options: Mapping[str, Any] = NO_OPTIONS,
-    ) -> Inspected:
-        call, chosen = self._split_options(args, named, options)
+    def _inspect(self, given: GivenCall, look: Callable[..., Inspected]) -> Inspected:
+        call, chosen = self._split_options(given)
         path = self._trace(call)
         return look(path.program, [*call.values, *path.traced.captures], **chosen)
 
-    def _to_save(
-        self, args: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
+    def _to_save(self, given: GivenCall) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
         from .aot.function import Retraced, function_to_json
 
-        check_save_keywords(named, self._keywords)
-        call, chosen = self._split_options(args, named, options)
+        check_save_keywords(given.named, self._keywords)
+        call, chosen = self._split_options(given)
         traced = self._trace(call).traced
         source = Retraced(self.function, call, traced, source_of(self.function), self.options)
         names = [p.name for p in traced.graph.parameters]
@@ -216,15 +208,13 @@ class Fused(Inspectable, Generic[P, R]):
     def _title(self) -> str:
         return self.__qualname__
 
-    def _split_options(
-        self, args: Sequence[Any], keywords: Mapping[str, Any], options: Mapping[str, Any]
-    ) -> tuple[Arguments, dict[str, Any]]:
+    def _split_options(self, given: GivenCall) -> tuple[Arguments, dict[str, Any]]:
         """The arguments, and the options that were given beside them."""
-        free = self._keywords.difference(self._names[: len(args)])
-        keywords, chosen = split_options(keywords, free, options)
+        free = self._keywords.difference(self._names[: len(given.args)])
+        keywords, chosen = split_options(given.named, free, given.options)
         if not keywords.keys() <= self._keywords:
-            check_options(self.function, keywords, options)
-        return self._arguments(args, keywords, described), chosen
+            check_options(self.function, keywords, given.options)
+        return self._arguments(given.args, keywords, described), chosen
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple:
         """Like a function, it is pickled and copied as a name of its module, and by value where cloudpickle would

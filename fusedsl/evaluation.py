@@ -113,6 +113,6 @@ def metrics() -> Metrics:
     >>> print(counters.openmetrics().splitlines()[0])
     # TYPE fusedsl_compilations counter
     """
-    found, entries = samples(), files().list()
-    found["fusedsl_cache_entries"], found["fusedsl_cache_bytes"] = len(entries), sum(entry.size for entry in entries)
-    return found
+    values, entries = samples(), files().list()
+    values["fusedsl_cache_entries"], values["fusedsl_cache_bytes"] = len(entries), sum(entry.size for entry in entries)
+    return values

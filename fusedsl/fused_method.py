@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .inspection import NO_OPTIONS, Inspectable, Inspected
+from .inspection import GivenCall, Inspectable, Inspected
 
 if TYPE_CHECKING:
     from .program import Program
@@ -30,19 +30,11 @@ class FusedMethod(Inspectable):
         """The program that these arguments run, and their facts."""
         return self.__func__.program(self.__self__, *args, **keywords)
 
-    def _inspect(
-        self,
-        args: Sequence[Any],
-        named: Mapping[str, Any],
-        look: Callable[..., Inspected],
-        options: Mapping[str, Any] = NO_OPTIONS,
-    ) -> Inspected:
-        return self.__func__._inspect((self.__self__, *args), named, look, options)
+    def _inspect(self, given: GivenCall, look: Callable[..., Inspected]) -> Inspected:
+        return self.__func__._inspect(given._replace(args=(self.__self__, *given.args)), look)
 
-    def _to_save(
-        self, args: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
-        return self.__func__._to_save((self.__self__, *args), named, options)
+    def _to_save(self, given: GivenCall) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
+        return self.__func__._to_save(given._replace(args=(self.__self__, *given.args)))
 
     @property
     def _title(self) -> str:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .errors import ArgumentError, public_api
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .report.resources import Resources
 
 Inspected = TypeVar("Inspected")
-NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
 class _Default:
@@ -37,6 +36,14 @@ FALSE: Any = _Default(False)
 SM90: Any = _Default((90,))
 
 
+class GivenCall(NamedTuple):
+    """A call that is inspected: positional arguments, keywords, and the options beside them with their defaults."""
+
+    args: Sequence[Any]
+    named: Mapping[str, Any]
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
 class Inspectable(ABC):
     """What `Kernel` and `Fused` share: inspection of a call, whose arguments are arrays, or specs in their place.
 
@@ -44,19 +51,11 @@ class Inspectable(ABC):
     """
 
     @abstractmethod
-    def _inspect(
-        self,
-        args: Sequence[Any],
-        named: Mapping[str, Any],
-        look: Callable[..., Inspected],
-        options: Mapping[str, Any] = NO_OPTIONS,
-    ) -> Inspected:
+    def _inspect(self, given: GivenCall, look: Callable[..., Inspected]) -> Inspected:
         """The result of `look`, given the program that these arguments would run, its values, and the options."""
 
     @abstractmethod
-    def _to_save(
-        self, args: Sequence[Any], named: Mapping[str, Any], options: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
+    def _to_save(self, given: GivenCall) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
         """What `save` writes for these arguments: the record of what is called, its program, its values; the options.
 
         ArgumentError for `device=`.
@@ -92,7 +91,7 @@ class Inspectable(ABC):
         from .report.explain import explain
 
         options = {"device": device, "cc": cc, "compile": compile, "measure": measure}
-        return self._inspect(args, named, explain, options)
+        return self._inspect(GivenCall(args, named, options), explain)
 
     @public_api
     def source(self, /, *args: Any, device: str | None = NONE, cc: Any = NONE, **named: Any) -> str:
@@ -102,7 +101,7 @@ class Inspectable(ABC):
         """
         from .report.explain import source
 
-        return self._inspect(args, named, source, {"device": device, "cc": cc})
+        return self._inspect(GivenCall(args, named, {"device": device, "cc": cc}), source)
 
     @public_api
     def resources(self, /, *args: Any, cc: Any = NONE, **named: Any) -> Resources:
@@ -113,7 +112,7 @@ class Inspectable(ABC):
         """
         from .report.resources import resources
 
-        return self._inspect(args, named, resources, {"cc": cc})
+        return self._inspect(GivenCall(args, named, {"cc": cc}), resources)
 
     @public_api
     def compile(self, /, *args: Any, device: str | None = NONE, cc: Any = NONE, **named: Any) -> Self:
@@ -126,7 +125,7 @@ class Inspectable(ABC):
         from .report.resources import compile_ahead
 
         with progress.watched(self._title):
-            self._inspect(args, named, compile_ahead, {"device": device, "cc": cc})
+            self._inspect(GivenCall(args, named, {"device": device, "cc": cc}), compile_ahead)
         return self
 
     @public_api
@@ -154,7 +153,7 @@ class Inspectable(ABC):
         from .report.page import write_page
 
         options = {"device": device, "cc": cc, "compile": compile, "measure": measure}
-        self._inspect(args, named, partial(write_page, path), options)
+        self._inspect(GivenCall(args, named, options), partial(write_page, path))
 
     @public_api
     def save(self, path: Any, /, *args: Any, cc: Any = SM90, **named: Any) -> None:
@@ -173,7 +172,7 @@ class Inspectable(ABC):
         """
         from .aot.save import save
 
-        record, program, values, targets = self._to_save(args, named, {"cc": cc})
+        record, program, values, targets = self._to_save(GivenCall(args, named, {"cc": cc}))
         save(path, record, program, values, **targets)
 
 

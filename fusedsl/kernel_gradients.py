@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .errors import ArgumentError, suggest
+from .program.gradient_source import unused_name
 from .program.text_source import TextSource
 
 
@@ -24,7 +25,7 @@ def gradient_text(source: TextSource, wrt: Sequence[str] | str | None) -> Derive
     lines, values = _variables(source, wrt)
     used = {*_names(source), *lines}
     names = ["gradient"] if len(results) == 1 else [f"gradient_{k}" for k in range(len(results))]
-    names = [_unused(name, used) for name in names]
+    names = [unused_name(name, used) for name in names]
     last = f"return vjp({_tuple(results)}, {_tuple(names)}, {', '.join(values)})"
     return DerivedText("\n".join([*lines.values(), *source.header()[:-1], last]), (*source.names, *names))
 
@@ -37,7 +38,7 @@ def value_and_gradient_text(source: TextSource, wrt: Sequence[str] | str | None)
         message = f"value_and_grad needs one result, a scalar, not {len(source.program.results)}"
         raise ArgumentError(message, "argument.gradient", help="grad takes the gradients of several results")
     lines, values = _variables(source, wrt)
-    loss = _unused("loss", {*_names(source), *lines})
+    loss = unused_name("loss", {*_names(source), *lines})
     assigned = f"{loss} = {show(source.program.results[0])}"
     last = f"return {loss}, grad({loss}, {', '.join(values)})"
     return DerivedText("\n".join([*lines.values(), *source.header()[:-1], assigned, last]), source.names)
@@ -57,7 +58,7 @@ def _variables(source: TextSource, wrt: Sequence[str] | str | None) -> tuple[dic
             help = f"did you mean {near}?" if near else f"the parameters are {', '.join(source.names)}"
             raise ArgumentError(f"wrt names {name}, which is no parameter", "argument.gradient", help=help)
         if name in assigned:
-            kept = _unused(f"{name}_given", {*used, *lines})
+            kept = unused_name(f"{name}_given", {*used, *lines})
             lines[kept] = f"{kept} = {name}"
         values.append(kept if name in assigned else name)
     return lines, values
@@ -91,12 +92,6 @@ def _names(source: TextSource) -> set[str]:
     read = {p.name for p in program.parts if isinstance(p, Name)}
     called = {p.function for p in program.parts if isinstance(p, CallExpr)}
     return own | read | called | _assigned(source) | set(source.names)
-
-
-def _unused(name: str, used: Collection[str]) -> str:
-    while name in used:
-        name += "_"
-    return name
 
 
 def _tuple(parts: Sequence[str]) -> str:

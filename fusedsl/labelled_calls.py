@@ -41,12 +41,12 @@ class _Labels:
             return x
         if not containers.is_uniform(x):
             raise _unfused(f"{name} has missing values, or columns of several dtypes")
-        found = containers.read(x, name)
-        if not isinstance(found, Labelled) or type(found.array) is not np.ndarray:
+        opened_value = containers.read(x, name)
+        if not isinstance(opened_value, Labelled) or type(opened_value.array) is not np.ndarray:
             raise _unfused(f"{name} is no Series, DataFrame or DataArray of numbers in NumPy arrays")
-        known = self.addresses.setdefault(found.array.ctypes.data, x)
-        own = found.array if known is x else found.array.copy()  # the same memory under other labels
-        self.read[id(own)], self.objects[id(own)] = replace(found, array=own), x
+        known = self.addresses.setdefault(opened_value.array.ctypes.data, x)
+        own = opened_value.array if known is x else opened_value.array.copy()  # the same memory under other labels
+        self.read[id(own)], self.objects[id(own)] = replace(opened_value, array=own), x
         return own
 
 

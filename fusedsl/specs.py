@@ -10,8 +10,8 @@ from typing import Any
 
 from .errors import ArgumentError, suggest
 from .ir.types import DTYPES, DType
+from .runtime.array_protocols import packed_strides
 from .runtime.arrays import CPU, ArrayFacts, Weak, describe
-from .runtime.outputs import packed_strides
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def is_torch(name: str) -> bool:
 
 def _title(function: Callable) -> str:
     """The title of the file that defines a function, which may be wrapped by its declared signature."""
-    held = [cell.cell_contents for cell in function.__closure__ or ()]
+    held = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
     for part in (function, *held):
         name = str(getattr(part, "__module__", "")).rpartition(".")[2].removeprefix("margin_")
         if name in TITLES:

@@ -135,10 +135,10 @@ def gemm_rate(clock: Clock, dtype: str) -> float:
 
 def _last_level_cache() -> int:
     try:
-        found = os.sysconf("SC_LEVEL3_CACHE_SIZE") or os.sysconf("SC_LEVEL2_CACHE_SIZE")
+        size = os.sysconf("SC_LEVEL3_CACHE_SIZE") or os.sysconf("SC_LEVEL2_CACHE_SIZE")
     except (AttributeError, ValueError, OSError):  # not Linux, or a C library that does not know
-        found = 0
-    return min(found if found > 0 else CACHE, LARGEST_CACHE)
+        size = 0
+    return min(size if size > 0 else CACHE, LARGEST_CACHE)
 
 
 def _once(call: Call) -> float:
@@ -163,7 +163,7 @@ def _batches(call: Call) -> Callable[[], float]:
 
 def _within(seconds: float, repetitions: int, sample: Callable[[], float]) -> list[float]:
     """So many samples, or as many as the seconds allow, at least two."""
-    end, found = time.perf_counter() + seconds, [sample()]
-    while len(found) < repetitions and (len(found) < 2 or time.perf_counter() < end):
-        found.append(sample())
-    return found
+    end, samples = time.perf_counter() + seconds, [sample()]
+    while len(samples) < repetitions and (len(samples) < 2 or time.perf_counter() < end):
+        samples.append(sample())
+    return samples

@@ -94,8 +94,8 @@ def _lost(reached: float) -> str:
 
 def _suite(suite: str, rows: Sequence[Row], names: Sequence[str], unfused: str) -> str:
     timed = timed_peers(rows)
-    told = [f"over {name}{' (unfused)' if name == unfused else ''}" for name in names]
-    keys = [(k, told[k]) for k, name in enumerate(names) if name in timed]
+    labels = [f"over {name}{' (unfused)' if name == unfused else ''}" for name in names]
+    keys = [(k, labels[k]) for k, name in enumerate(names) if name in timed]
     figures: list[str] = []
     parts = [f"<h2>{escape(suite.capitalize())}</h2>{_legend(keys)}"]
     for measure in ("kernel", "call"):
@@ -134,7 +134,7 @@ def elements(row: Row) -> int:
 def ratio_series(rows: Sequence[Row], names: Sequence[str]) -> list[Series]:
     """A line for each peer: how many times faster ours is, by size."""
     cases = sorted(by_case(rows).values(), key=lambda peers: elements(next(iter(peers.values()))))
-    found = []
+    series = []
     for kind, name in enumerate(names):
         points = tuple(
             Point(elements(p[OURS]), r, f"{p[OURS].shape}: {r:.2f}× {name} ({_time(p[OURS])}, {_time(p[name])})", r < 1)
@@ -142,13 +142,13 @@ def ratio_series(rows: Sequence[Row], names: Sequence[str]) -> list[Series]:
             if OURS in p and (r := ratio(p, name))
         )
         if points:
-            found.append(Series(name, kind, points))
-    return found
+            series.append(Series(name, kind, points))
+    return series
 
 
 def share_series(rows: Sequence[Row]) -> list[Series]:
     """A line for each workload: the share of the floor, by size."""
-    found = []
+    series = []
     for kind, workload in enumerate(dict.fromkeys(r.workload for r in rows)):
         ours = sorted((r for r in rows if r.workload == workload and r.peer == OURS), key=elements)
         points = tuple(
@@ -157,8 +157,8 @@ def share_series(rows: Sequence[Row]) -> list[Series]:
             if (part := share(r))
         )
         if points:
-            found.append(Series(workload, kind % 5, points))
-    return found
+            series.append(Series(workload, kind % 5, points))
+    return series
 
 
 def _time(row: Row) -> str:
@@ -181,8 +181,8 @@ def _cells(peers: dict[str, Row], measure: str, names: Sequence[str]) -> Iterato
     ours = peers[OURS]
     low, high = (seconds_text(1e-6 * t) if t else "" for t in (ours.p20_us, ours.p80_us))
     part = f"{share(ours):.2f}" if share(ours) else ""
-    told = (ours.workload, ours.shape, measure, _time(ours), f"{low} to {high}", bytes_text(ours.bytes), part)
-    yield from (f"<td>{escape(cell)}</td>" for cell in told)
+    cells = (ours.workload, ours.shape, measure, _time(ours), f"{low} to {high}", bytes_text(ours.bytes), part)
+    yield from (f"<td>{escape(cell)}</td>" for cell in cells)
     for name in names:
         reached = ratio(peers, name)
         why = peers[name].error if name in peers else None

@@ -18,7 +18,7 @@ class Point:
 
     x: float
     y: float
-    told: str
+    label: str
     lost: bool = False  # drawn in red
 
 
@@ -77,10 +77,10 @@ def chart(series: Sequence[Series], axes: Axes, label: str, unit: str = "") -> s
     return "".join([*parts, "</svg>"])
 
 
-def marker(kind: int, x: float, y: float, lost: bool = False, told: str = "") -> str:
+def marker(kind: int, x: float, y: float, lost: bool = False, label: str = "") -> str:
     """A point's sign: its shape and colour say which series it is of, red that it is lost."""
     name = f"mark s{kind}{' lost' if lost else ''}"
-    title = f"<title>{escape(told)}</title>" if told else ""
+    title = f"<title>{escape(label)}</title>" if label else ""
     match SHAPES[kind % len(SHAPES)]:
         case "circle":
             return f'<circle class="{name}" cx="{x:.1f}" cy="{y:.1f}" r="4">{title}</circle>'
@@ -99,7 +99,7 @@ def _line(series: Series, axes: Axes) -> Iterator[str]:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         yield f'<polyline class="line s{series.kind}" points="{path}"/>'
     for (x, y), point in zip(places, series.points):
-        yield marker(series.kind, x, y, point.lost, point.told)
+        yield marker(series.kind, x, y, point.lost, point.label)
 
 
 def _grid(axes: Axes, unit: str) -> Iterator[str]:
@@ -136,8 +136,8 @@ def _count(n: int) -> str:
 
 
 def _extent(values: Iterator[float]) -> tuple[float, float]:
-    found = list(values)
-    return min(found), max(found)
+    ordered = list(values)
+    return min(ordered), max(ordered)
 
 
 def _wider(ends: tuple[float, float], factor: float) -> tuple[float, float]:

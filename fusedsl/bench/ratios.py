@@ -13,10 +13,10 @@ OURS, FLOOR = "fusedsl", "copy"
 
 def by_case(rows: Iterable[Row]) -> dict[tuple, dict[str, Row]]:
     """Rows of one suite, workload, shape and dtype together, by peer."""
-    found: dict[tuple, dict[str, Row]] = {}
+    cases: dict[tuple, dict[str, Row]] = {}
     for row in rows:
-        found.setdefault(row.case, {})[row.peer] = row
-    return found
+        cases.setdefault(row.case, {})[row.peer] = row
+    return cases
 
 
 def share(row: Row) -> float | None:
@@ -50,12 +50,12 @@ class Speedups:
 
 def speedups(rows: Iterable[Row]) -> dict[str, Speedups]:
     """How many times faster ours is than each peer, over all cases of one measure."""
-    found: dict[str, list[float]] = {}
+    by_peer: dict[str, list[float]] = {}
     for peers in by_case(rows).values():
         for name in peers.keys() - {OURS, FLOOR} if OURS in peers else ():
             if reached := ratio(peers, name):
-                found.setdefault(name, []).append(reached)
-    return {name: Speedups(geometric_mean(found[name]), min(found[name]), len(found[name])) for name in sorted(found)}
+                by_peer.setdefault(name, []).append(reached)
+    return {name: Speedups(geometric_mean(x), min(x), len(x)) for name, x in sorted(by_peer.items())}
 
 
 def timed_peers(rows: Iterable[Row]) -> list[str]:

@@ -83,11 +83,11 @@ class Report:
         self.write()
 
     def _say(self, row: Row) -> None:
-        told = [r for r in self.rows if r.peer == row.peer and r.error == row.error]
+        earlier = [r for r in self.rows if r.peer == row.peer and r.error == row.error]
         if row.absent or (row.error or "").startswith("left out"):
-            if not told:
+            if not earlier:
                 self.say(f"    {row.peer}: {row.error}")
-        elif row.error and (row.case, row.peer) not in [(r.case, r.peer) for r in told]:
+        elif row.error and (row.case, row.peer) not in [(r.case, r.peer) for r in earlier]:
             self.say(f"    {row.workload} {row.shape} {row.dtype}: {row.peer}: {row.error}")
 
     def write(self) -> None:
@@ -127,8 +127,8 @@ def times_row(
 
 def failed_row(case: CaseKey, peer: str, facts: tuple[int, int], fault: BaseException | str) -> Row:
     """A row for a peer that could not run."""
-    told = fault if isinstance(fault, str) else f"{type(fault).__name__}: {fault}"
-    return Row(*case, peer, None, None, None, *facts, None, None, " ".join(told.split())[:300] or "failed")
+    reason = fault if isinstance(fault, str) else f"{type(fault).__name__}: {fault}"
+    return Row(*case, peer, None, None, None, *facts, None, None, " ".join(reason.split())[:300] or "failed")
 
 
 # ---- where and with what
@@ -137,21 +137,21 @@ def failed_row(case: CaseKey, peer: str, facts: tuple[int, int], fault: BaseExce
 def machine() -> dict[str, Any]:
     """The processor, its threads, and the GPU with its driver where there is one."""
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found: dict[str, Any] = {"cpu": cpu_name(), "threads": threads, "system": system_name()}
+    facts: dict[str, Any] = {"cpu": cpu_name(), "threads": threads, "system": system_name()}
     gpu = nvidia_smi("name,driver_version,clocks.max.sm,clocks.max.mem,power.limit")
     if gpu:
-        found["gpu"] = gpu
-    return found
+        facts["gpu"] = gpu
+    return facts
 
 
 def nvidia_smi(fields: str) -> str | None:
     """These fields of the first GPU, separated by commas; None without one."""
     command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", "--id=0"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return told.stdout.strip() or None if told.returncode == 0 else None
+    return answer.stdout.strip() or None if answer.returncode == 0 else None
 
 
 def system_name() -> str:
@@ -170,13 +170,13 @@ def cpu_name() -> str:
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    known = {"python": platform.python_version()}
     fusedsl = sys.modules.get("fusedsl")
     if fusedsl is not None:
-        found["fusedsl"] = fusedsl.__version__
+        known["fusedsl"] = fusedsl.__version__
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            known[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return known

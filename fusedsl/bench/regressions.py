@@ -115,10 +115,10 @@ def busy_warning(head: dict[str, Any]) -> str | None:
 
 
 def _by_key(rows: Sequence[Row]) -> dict[Key, dict[str, Row]]:
-    found: dict[Key, dict[str, Row]] = {}
+    cases: dict[Key, dict[str, Row]] = {}
     for row in rows:
-        found.setdefault((*row.case, row.measure), {})[row.peer] = row
-    return found
+        cases.setdefault((*row.case, row.measure), {})[row.peer] = row
+    return cases
 
 
 def _drift(before: dict[str, Row], after: dict[str, Row]) -> float:

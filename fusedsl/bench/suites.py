@@ -55,12 +55,12 @@ def cases(suites: Sequence[str], target: str, elements: Sequence[int] = ()) -> l
         known = ("quick", "all", *SUITES)
         help = suggest(unknown[0], known) or f"the suites are {', '.join(known)}"
         raise ArgumentError(f"no suite is called {unknown[0]!r}", "argument.suite", help=help)
-    found: dict[tuple, BenchmarkCase] = {}
+    chosen: dict[tuple, BenchmarkCase] = {}
     for name in suites:
         for suite, workload in _chosen(name):
             for shape in _shapes(workload, target, "quick" if name == "quick" else "full", elements):
-                found.setdefault((workload.name, shape), BenchmarkCase(suite, workload, shape))
-    return list(found.values())
+                chosen.setdefault((workload.name, shape), BenchmarkCase(suite, workload, shape))
+    return list(chosen.values())
 
 
 def _chosen(name: str) -> Iterator[tuple[str, Workload]]:

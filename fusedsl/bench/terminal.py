@@ -20,8 +20,8 @@ from .regressions import Comparison, busy_warning
 def progress(total: int) -> Iterator[tuple[Callable[[str], Any], Callable[[str], None]]]:
     """(tell the name of a case while it runs, print a line): a bar by rich if it is installed, else a line a case."""
     if sys.stderr.isatty() and find_spec("rich") is not None:
-        with _bar(total) as found:
-            yield found
+        with _bar(total) as bar:
+            yield bar
         return
     done = 0
 
@@ -71,14 +71,14 @@ def summary(head: dict[str, Any], rows: list[Row]) -> str:
     machine, floors = head["machine"], head["floors"]
     lines = [f"on {machine.get('gpu') or machine['cpu']}, {machine['threads']} threads; unfused: {head['unfused']}"]
     rates = [("copies", "copy_gb_s", "GB/s"), ("matrix products", "matmul_gflop_s", "GFLOP/s")]
-    told = [f"{what} {floors[name]:g} {unit}" for what, name, unit in rates if name in floors]
-    lines.append(f"floors of this run: {', '.join(told)}")
+    shown = [f"{what} {floors[name]:g} {unit}" for what, name, unit in rates if name in floors]
+    lines.append(f"floors of this run: {', '.join(shown)}")
     if head["absent"]:
         lines.append(f"not installed: {', '.join(head['absent'])}")
     for measure in ("kernel", "call"):
         means = speedups([r for r in rows if r.measure == measure])
-        found = [f"{name} {s.mean:.2f}x (min {s.least:.2f}, {s.cases} cases)" for name, s in means.items()]
-        lines.append(f"{measure} time, geometric mean of the speed-ups: {', '.join(found)}")
+        ratios = [f"{name} {s.mean:.2f}x (min {s.least:.2f}, {s.cases} cases)" for name, s in means.items()]
+        lines.append(f"{measure} time, geometric mean of the speed-ups: {', '.join(ratios)}")
     return "\n".join([*lines, *filter(None, [busy_warning(head)])])
 
 
@@ -113,22 +113,22 @@ def _table(rows: list[Row], measure: str) -> str:
     return text_table(head, body)
 
 
-def comparison_text(found: Comparison) -> str:
+def comparison_text(comparison: Comparison) -> str:
     """The comparison in words, the worst first."""
     lines = []
-    for change in found.regressions:
+    for change in comparison.regressions:
         lines.append(f"slower  {' '.join(change.key)}: {_times(change.old)} before, {_times(change.new)} now: ")
         lines[-1] += f"{change.ratio:.2f} times the time"
         if change.drift > 1.005:
             lines[-1] += f", of the other peers {change.drift:.2f}"
-    lines += [f"fails   {what}" for what in found.broken]
-    lines += [f"faster  {' '.join(c.key)}: {1 / c.ratio:.2f} times as fast" for c in found.changes if c.faster]
-    lines += [f"missing {what}" for what in found.missing]
-    if found.other_machine:
-        lines.append(f"the files are of different machines, so that no time says anything: {found.other_machine}")
-    if found.busy:
+    lines += [f"fails   {what}" for what in comparison.broken]
+    lines += [f"faster  {' '.join(c.key)}: {1 / c.ratio:.2f} times as fast" for c in comparison.changes if c.faster]
+    lines += [f"missing {what}" for what in comparison.missing]
+    if comparison.other_machine:
+        lines.append(f"the files are of different machines, so that no time says anything: {comparison.other_machine}")
+    if comparison.busy:
         lines.append("the machine was busy in one of the runs: repeat them before believing a regression")
-    count = f"{len(found.regressions) + len(found.broken)} regressions in {len(found.changes)} cases"
+    count = f"{len(comparison.regressions) + len(comparison.broken)} regressions in {len(comparison.changes)} cases"
     return "\n".join([*lines, count + ". slower: p20 is above the old p80, and the median by more than 5 %"])
 
 

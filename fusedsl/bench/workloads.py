@@ -195,15 +195,15 @@ BY_NAME = {w.name: w for w in ALL}
 
 def draw(workload: Workload, shape: tuple[int, int], dtype: str, seed: int = 1) -> dict[str, np.ndarray]:
     """Random inputs on the host."""
-    generator, made = np.random.default_rng(seed), {}
+    generator, arrays = np.random.default_rng(seed), {}
     for one in workload.inputs:
         size = one.shape(shape)
         if one.low is None or one.high is None:
             x = generator.standard_normal(size, dtype=np.float64 if dtype == "float64" else np.float32)
         else:
             x = generator.uniform(one.low, one.high, size)
-        made[one.name] = (x / math.sqrt(shape[1]) if one.square else x).astype(dtype)
-    return made
+        arrays[one.name] = (x / math.sqrt(shape[1]) if one.square else x).astype(dtype)
+    return arrays
 
 
 def shape_name(shape: tuple[int, ...]) -> str:

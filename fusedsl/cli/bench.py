@@ -82,6 +82,6 @@ def _compare(old: Path, new: Path) -> int:
     from ..bench.regressions import check, load
     from ..bench.terminal import comparison_text
 
-    found = check(load(old), load(new))
-    print(comparison_text(found))
-    return 1 if found.failed else 0
+    comparison = check(load(old), load(new))
+    print(comparison_text(comparison))
+    return 1 if comparison.failed else 0

@@ -90,22 +90,22 @@ def explanation(workload: Workload, shape: tuple[int, int]) -> Explanation:
         return compiled.explain(**values, device="cuda", compile=False)
 
 
-def line(told: Explanation, ours: Row, unfused: Row) -> list[str]:
+def line(explained: Explanation, ours: Row, unfused: Row) -> list[str]:
     """One line of the table, without the workload's name."""
     times = ours.median_us, unfused.median_us
     return [
-        f"{len(told.kernels)} / {told.before.kernels}",
-        f"{bytes_text(told.bytes)} / {bytes_text(told.before.bytes)}",
-        _registers(told),
+        f"{len(explained.kernels)} / {explained.before.kernels}",
+        f"{bytes_text(explained.bytes)} / {bytes_text(explained.before.bytes)}",
+        _registers(explained),
         *("-" if t is None else seconds_text(1e-6 * t) for t in times),
         f"{times[1] / times[0]:.1f}x" if times[0] and times[1] else "-",
         *("-" if row.max_error is None else f"{row.max_error:.1e}" for row in (ours, unfused)),
     ]
 
 
-def _registers(told: Explanation) -> str:
-    real = [k.figures.registers for k in told.kernels if k.figures]
+def _registers(explained: Explanation) -> str:
+    real = [k.figures.registers for k in explained.kernels if k.figures]
     if real:
         return str(max(real))
-    predicted = [k.predicted_registers for k in told.kernels if k.predicted_registers]
+    predicted = [k.predicted_registers for k in explained.kernels if k.predicted_registers]
     return f"~{max(predicted)}" if predicted else "-"

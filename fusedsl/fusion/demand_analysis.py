@@ -42,14 +42,14 @@ def array_below(n: Node) -> Node:
     while base.op in FREE:
         chain.append(base)
         base = base.args[0]
-    found, permuted = base, False
+    array, permuted = base, False
     for view in reversed(chain if base.op not in LEAVES else ()):
         if view.op == "convert":
             break
         if view.op == "reshape" and permuted and view.type.rank < view.args[0].type.rank:
-            found, permuted = view, False
+            array, permuted = view, False
         permuted = permuted or view.op == "transpose"
-    return found
+    return array
 
 
 def own_coordinates(shape: Sequence[Dim]) -> Coordinates:

@@ -26,14 +26,14 @@ def unify_equal_widths(graph: Graph, same: Callable[[Dim, Dim], bool]) -> Graph:
 
 def _products_by_operand(results: Iterable[Node]) -> list[list[Widths]]:
     """For each operand that several products have in the same place, the widths of their other operands."""
-    found: dict[tuple, list[Widths]] = {}
+    products: dict[tuple, list[Widths]] = {}
     for n in walk(results):
         if n.op == "contract":
             alone = matmul_extents(n).alone
             if all(alone):
                 for side in (0, 1):
-                    found.setdefault((n.attr, side, n.args[side]), []).append(tuple(alone[1 - side]))
-    return [widths for widths in found.values() if len(widths) > 1]
+                    products.setdefault((n.attr, side, n.args[side]), []).append(tuple(alone[1 - side]))
+    return [widths for widths in products.values() if len(widths) > 1]
 
 
 def _unify(widths: list[Widths], table: dict[Dim, Dim], same: Callable[[Dim, Dim], bool]) -> None:

@@ -149,12 +149,12 @@ class KernelLimits:
 
     def attention_products(self, stored: Collection[Node]) -> set[Node]:
         """Products of weights and their scores that an attention kernel may compute, if these arrays are stored."""
-        found: set[Node] = set()
+        products: set[Node] = set()
         for n, x in self.weighed.items():
             below = search([x] if x not in stored else [], lambda m: [a for a in m.args if a not in stored])
             if scores := [m for m in below if is_product(m)]:
-                found.update((n, *scores))
-        return found
+                products.update((n, *scores))
+        return products
 
     def _is_stored_apart(self, n: Node, x: Node) -> bool:
         """Whether operand `x` of a large product is stored though an attention kernel could compute it."""

@@ -33,8 +33,8 @@ def _merged(old: Node, args: tuple[Node, ...], fits: Callable[[Dim, int], bool])
         if len(summed) < 2 or summed not in others or summed in own or not is_large(old, fits):
             continue
         kept = "".join(c for c in own if c not in summed)
-        turned = _transposed(scattered, own, kept + summed)
-        operands = [_joined(turned, kept + summed, summed), _joined(other, others, summed)]
+        rearranged = _transposed(scattered, own, kept + summed)
+        operands = [_joined(rearranged, kept + summed, summed), _joined(other, others, summed)]
         left_right = [own.replace(summed, summed[0]) for own in (kept + summed, others)]
         if not left:
             operands, left_right = operands[::-1], left_right[::-1]

@@ -101,8 +101,8 @@ def _pairs_of_folds(inner: frozenset[Node], free: Free) -> dict[Node, list[Node]
     below: dict[Node, frozenset[Node]] = {}
     for n in free:
         below[n] = frozenset().union(*(below[a] for a in n.args)) | ({n} if n in inner else set())
-    found = {n: [f for f in below[n] if f is not n and free[f] & bound_axes(n)] for n in free if n.op == "fold"}
-    return {n: pairs for n, pairs in found.items() if pairs}
+    folds_below = {n: [f for f in below[n] if f is not n and free[f] & bound_axes(n)] for n in free if n.op == "fold"}
+    return {n: pairs for n, pairs in folds_below.items() if pairs}
 
 
 # -- unrolling

@@ -45,10 +45,10 @@ class ReadAnalysis:
         stored: dict[Node, str],
         rate: float,
         short: Short,
-        apart: Collection[Node] = (),
+        separate: Collection[Node] = (),
     ):
         self.results, self.stored, self.rate = results, dict(stored), rate
-        self.apart = apart  # products whose epilogues are in later kernels
+        self.separate = separate  # products whose epilogues are in later kernels
         self.order = list(walk(results))
         users = users_of(self.order)
         self.dominator = _dominators(self.order, users, set(results))
@@ -85,7 +85,7 @@ class ReadAnalysis:
                     if len(read[a]) <= MOST_READS:
                         read[a][canonical(where)] = None
         stored = [n for n in self.order if n in self.stored]
-        return [StoredArray(n, self.stored[n], n in self.epilogues and n not in self.apart) for n in stored]
+        return [StoredArray(n, self.stored[n], n in self.epilogues and n not in self.separate) for n in stored]
 
     def _why_stored(self, n: Node, demands: Collection[Coordinates]) -> str | None:
         """Why a node that is read at several coordinates is stored, or None."""

@@ -40,7 +40,7 @@ class Work:
     reread: float = 0  # bytes that later passes read again, from the L2 if `reread_footprint` fits it
     reread_footprint: float = 0  # bytes that have to stay in the L2 for later passes
     products: float = 0  # multiply-adds of tensor cores, not overlapped with other instructions
-    apart: float = 0  # bytes not overlapped with computation
+    exposed_bytes: float = 0  # bytes not overlapped with computation
 
 
 def seconds(work: Work, hardware: Hardware) -> float:
@@ -80,7 +80,7 @@ def _memory(work: Work, hardware: Hardware) -> float:
 
 def _arithmetic(work: Work, hardware: Hardware) -> float:
     single = work.instructions - work.double
-    products = work.products / (hardware.rate(hardware.tensor) * TENSOR_SHARE) + work.apart / hardware.bandwidth
+    products = work.products / (hardware.rate(hardware.tensor) * TENSOR_SHARE) + work.exposed_bytes / hardware.bandwidth
     return products + max(
         (single + work.double) / (hardware.issue_rate * ISSUE_SHARE),
         single * FLOAT_PART / (hardware.rate(hardware.fp32) * ISSUE_SHARE),

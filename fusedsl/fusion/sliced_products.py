@@ -51,19 +51,19 @@ def _slice(n: Node) -> Slice | None:
 
 def _are_apart(readers: list[Node], same: Same) -> bool:
     """Whether nodes are slices of one axis, of equal extents, one behind the other from its begin."""
-    found = [one for one in map(_slice, readers) if one is not None]
+    slices = [one for one in map(_slice, readers) if one is not None]
     if (
         not 2 <= len(readers) <= MOST_SHARED_PRODUCTS
-        or len(found) < len(readers)
-        or len({(one[0], one[2]) for one in found}) != 1
+        or len(slices) < len(readers)
+        or len({(one[0], one[2]) for one in slices}) != 1
     ):
         return False
     end: Dim = 0
-    while found:
-        behind = next((one for one in found if same(one[1], end)), None)
+    while slices:
+        behind = next((one for one in slices if same(one[1], end)), None)
         if behind is None:
             return False
-        found.remove(behind)
+        slices.remove(behind)
         end = expression("+", end, behind[2])
     return True
 

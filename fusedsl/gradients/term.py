@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..ir.builder import GraphBuilder
 from ..ir.graph import Node
+
+
+def _binary(op: str, swap: bool = False) -> Callable[..., Term]:
+    """A method: an operation of two terms, or of a term and a number."""
+
+    def method(self: Term, other: Term | int | float) -> Term:
+        return Term(self.b, self._operand(other)).apply(op, self) if swap else self.apply(op, other)
+
+    return method
 
 
 @dataclass(frozen=True)
@@ -24,50 +34,15 @@ class Term:
             return x.node
         return x if isinstance(x, Node) else self.b.literal(x)
 
-    def _of(self, x: int | float) -> Term:
-        return Term(self.b, self.b.literal(x))
-
-    def __add__(self, other: Term | int | float) -> Term:
-        return self.apply("add", other)
-
-    def __radd__(self, other: int | float) -> Term:
-        return self._of(other) + self
-
-    def __sub__(self, other: Term | int | float) -> Term:
-        return self.apply("subtract", other)
-
-    def __rsub__(self, other: int | float) -> Term:
-        return self._of(other) - self
-
-    def __mul__(self, other: Term | int | float) -> Term:
-        return self.apply("multiply", other)
-
-    def __rmul__(self, other: int | float) -> Term:
-        return self.apply("multiply", other)
-
-    def __truediv__(self, other: Term | int | float) -> Term:
-        return self.apply("divide", other)
-
-    def __rtruediv__(self, other: int | float) -> Term:
-        return self._of(other) / self
+    __add__, __radd__ = _binary("add"), _binary("add", swap=True)
+    __sub__, __rsub__ = _binary("subtract"), _binary("subtract", swap=True)
+    __mul__ = __rmul__ = _binary("multiply")
+    __truediv__, __rtruediv__ = _binary("divide"), _binary("divide", swap=True)
+    __and__, __or__ = _binary("logical_and"), _binary("logical_or")
+    __lt__, __gt__, __ge__ = _binary("less"), _binary("greater"), _binary("greater_equal")
 
     def __neg__(self) -> Term:
         return self.apply("negative")
-
-    def __and__(self, other: Term) -> Term:
-        return self.apply("logical_and", other)
-
-    def __or__(self, other: Term) -> Term:
-        return self.apply("logical_or", other)
-
-    def __lt__(self, other: Term | int | float) -> Term:
-        return self.apply("less", other)
-
-    def __gt__(self, other: Term | int | float) -> Term:
-        return self.apply("greater", other)
-
-    def __ge__(self, other: Term | int | float) -> Term:
-        return self.apply("greater_equal", other)
 
     def equals(self, other: Term | int | float) -> Term:
         """Whether this equals another term."""

@@ -72,5 +72,5 @@ def gradients_of(
     if not given or not wrt:
         return [None] * len(values)
     backward = gradient_program(program, wrt, given)
-    found = dict(zip(wrt, run(backward, [*values, *(gradients[k] for k in given)])))
-    return [found[k].to(x.device) if k in found else None for k, x in enumerate(values)]
+    of_values = dict(zip(wrt, run(backward, [*values, *(gradients[k] for k in given)])))
+    return [of_values[k].to(x.device) if k in of_values else None for k, x in enumerate(values)]

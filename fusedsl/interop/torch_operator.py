@@ -22,9 +22,9 @@ from ..program.call_layouts import layout_of, result_order
 from ..program.call_steps import extents_of
 from ..runtime import dynamo
 from ..runtime.array_faults import dtype_fault
+from ..runtime.array_protocols import packed_strides
 from ..runtime.arrays import ArrayFacts, Facts, Weak, describe, gradient_fault
 from ..runtime.check_outputs import output_mismatch
-from ..runtime.outputs import packed_strides
 from .torch_gradients import gradients_of, save_arguments, saved_arguments
 
 _registered: dict[str, Any] = {}  # by name

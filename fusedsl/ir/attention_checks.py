@@ -99,8 +99,8 @@ def _meanings(values: Sequence[int]) -> list[tuple[str, ...]]:
     extents = dict(zip(PLACES, (b, h, i, j)))
     ways = combinations(PLACES, len(shape))
     fitting = [letters for letters in ways if all(extents[letter] == n for letter, n in zip(letters, shape))]
-    apart = min(shape) > 1 and tuple(PLACES[-len(shape) :]) in fitting
-    return fitting if apart else []
+    has_one_reading = min(shape) > 1 and tuple(PLACES[-len(shape) :]) in fitting
+    return fitting if has_one_reading else []
 
 
 def _reading_words(check: Check, shown: str, values: Sequence[int]) -> Words:

@@ -91,58 +91,37 @@ def fma(a, b, c):
     return np.where(even & (lost != 0) & np.isfinite(lost), odd, total).astype(np.float32)
 
 
-def _ordered_zeros(result, a, b, both: Callable):
-    """`result`, the larger or smaller of two, with -0.0 less than 0.0 (IEEE 754-2019, 9.6); NumPy's depends on the
-    processor."""
-    if np.asarray(result).dtype.kind != "f":
-        return result
-    zero = np.zeros_like(result)
-    return np.where((a == 0) & (b == 0), np.where(both(np.signbit(a), np.signbit(b)), -zero, zero), result)
+def _extremum(function: Callable, both: Callable) -> Callable:
+    """The larger or smaller of two, with -0.0 less than 0.0 (IEEE 754-2019, 9.6); NumPy's depends on the processor."""
+
+    def extremum(a, b):
+        result = function(a, b)
+        if np.asarray(result).dtype.kind != "f":
+            return result
+        zero = np.zeros_like(result)
+        return np.where((a == 0) & (b == 0), np.where(both(np.signbit(a), np.signbit(b)), -zero, zero), result)
+
+    return extremum
 
 
-def maximum(a, b):
-    """The larger value; NaN if either is NaN."""
-    return _ordered_zeros(np.maximum(a, b), a, b, np.logical_and)
+maximum, minimum = _extremum(np.maximum, np.logical_and), _extremum(np.minimum, np.logical_or)  # NaN if either is NaN
+fmax, fmin = _extremum(np.fmax, np.logical_and), _extremum(np.fmin, np.logical_or)  # the other one if one is NaN
 
 
-def minimum(a, b):
-    """The smaller value; NaN if either is NaN."""
-    return _ordered_zeros(np.minimum(a, b), a, b, np.logical_or)
+def _division(function: Callable) -> Callable:
+    """A quotient or a remainder; of an integer by zero it is 0."""
+
+    def divided(a, b):
+        if not _whole(a):
+            return function(a, b)
+        return np.where(b == 0, np.zeros_like(a), function(a, np.where(b == 0, np.ones_like(b), b)))
+
+    return divided
 
 
-def fmax(a, b):
-    """The larger value; the other one if one is NaN."""
-    return _ordered_zeros(np.fmax(a, b), a, b, np.logical_and)
-
-
-def fmin(a, b):
-    """The smaller value; the other one if one is NaN."""
-    return _ordered_zeros(np.fmin(a, b), a, b, np.logical_or)
-
-
-def _nonzero(b):
-    return np.where(b == 0, np.ones_like(b), b)
-
-
-def floor_divide(a, b):
-    """Floored quotient; an integer divided by zero is 0."""
-    if not _whole(a):
-        return np.floor_divide(a, b)
-    return np.where(b == 0, np.zeros_like(a), np.floor_divide(a, _nonzero(b)))
-
-
-def remainder(a, b):
-    """The sign follows the divisor; an integer modulo zero is 0."""
-    if not _whole(a):
-        return np.remainder(a, b)
-    return np.where(b == 0, np.zeros_like(a), np.remainder(a, _nonzero(b)))
-
-
-def fmod(a, b):
-    """The sign follows the dividend; an integer modulo zero is 0."""
-    if not _whole(a):
-        return np.fmod(a, b)
-    return np.where(b == 0, np.zeros_like(a), np.fmod(a, _nonzero(b)))
+floor_divide = _division(np.floor_divide)
+remainder = _division(np.remainder)  # with the sign of the divisor
+fmod = _division(np.fmod)  # with the sign of the dividend
 
 
 def power(a, b):

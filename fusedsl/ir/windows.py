@@ -185,10 +185,10 @@ def _two_scans(b: GraphBuilder, fold: str, x: Node, axis: int) -> Node | None:
         return None
     known: dict[Node, Node | None] = {}
     base = _unwindowed(b, x, known)
-    found = [b.windows[n] for n in known if n in b.windows]
-    if base is None or len({(w.axis, w.n, w.base.type.shape) for w in found}) != 1:
+    known_windows = [b.windows[n] for n in known if n in b.windows]
+    if base is None or len({(w.axis, w.n, w.base.type.shape) for w in known_windows}) != 1:
         return None
-    window = found[0]
+    window = known_windows[0]
     a, n, size = window.axis, window.n, base.type.shape[window.axis]
     nothing = FOLDS[fold].identity(base.type.dtype)[0]
     blocks = expression("+", expression("//", size, n), 1)

@@ -64,10 +64,10 @@ def byte_tables(kernel: KernelIR) -> dict[str, ByteTable]:
 
 def looked_up(body: Body, tables: Iterable[ByteTable]) -> Body:
     """The body that takes what these tables have of an element as arguments."""
-    found = {table.result.name: table.result for table in tables}
-    rest = tuple(i for i in body.instructions if i.target not in found)
+    by_name = {table.result.name: table.result for table in tables}
+    rest = tuple(i for i in body.instructions if i.target not in by_name)
     kept = needed(rest, {value.name for value in body.results})
-    given = {value.name: value for value in body.args} | found
+    given = {value.name: value for value in body.args} | by_name
     arguments = tuple(value for name, value in given.items() if name in kept)
     return Body(arguments, body.results, tuple(i for i in rest if i.target in kept))
 

@@ -66,7 +66,7 @@ def finish_row(run: KernelRun, phase: Phase) -> None:
 
 def fold_panels(run: KernelRun, panels: PanelFolds) -> None:
     """States of panels along a row axis, side by side along the ranks."""
-    (ranks,), axis, found = run.ranks, panels.axis, []
+    (ranks,), axis, states = run.ranks, panels.axis, []
     for start in range(0, run.axes[axis], PANEL_COLUMNS):
         panel = copy(run)
         stop = min(start + PANEL_COLUMNS, run.axes[axis])
@@ -80,9 +80,9 @@ def fold_panels(run: KernelRun, panels: PanelFolds) -> None:
             for use in phase.folds:
                 panel.known |= _named(use, panel.folded(use, (axis,)))
             finish_row(panel, phase)
-        found.append(panel.known)
+        states.append(panel.known)
     for store in panels.stores:
-        run.known[store.value] = np.concatenate([known[store.value] for known in found], ranks)
+        run.known[store.value] = np.concatenate([known[store.value] for known in states], ranks)
         run.store(store)
 
 

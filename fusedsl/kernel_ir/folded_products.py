@@ -27,8 +27,8 @@ class FoldedProduct:
 
 def folded_products(kernels: Sequence[KernelPlan]) -> list[FoldedProduct]:
     """The kernels of products whose stored values another kernel only folds, along one axis."""
-    found = (folded_product(kernels, k) for k in range(len(kernels)))
-    return [one for one in found if one is not None]
+    folded = (folded_product(kernels, k) for k in range(len(kernels)))
+    return [one for one in folded if one is not None]
 
 
 def folded_product(kernels: Sequence[KernelPlan], number: int) -> FoldedProduct | None:

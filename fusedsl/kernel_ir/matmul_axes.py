@@ -34,9 +34,9 @@ def matmul_axes(kernel: KernelIR) -> MatmulAxes | None:
         alone = left ^ right
         if not left - right or not right - left:
             return None
-        turned = max(alone) in left
-        mine, other = (right, left) if turned else (left, right)
-        factors = (product.right, product.left) if turned else (product.left, product.right)
+        swapped = max(alone) in left
+        mine, other = (right, left) if swapped else (left, right)
+        factors = (product.right, product.left) if swapped else (product.left, product.right)
         batch = set(range(kernel.row_axes)) - alone
         parts = [tuple(sorted(s)) for s in (batch, mine - other, other - mine)]
         if axes is not None and [axes.batch, axes.rows, axes.columns] != parts:
@@ -72,8 +72,8 @@ SMALL = (4, 4, 8)  # rows, columns and steps below which products are folds of r
 MANY = 1 << 14  # elements of a result from which on products of fewer steps are tiled too
 
 
-def worth_tiling(kernel: KernelIR, found: MatmulAxes, extents: tuple[int, ...]) -> bool:
+def worth_tiling(kernel: KernelIR, axes: MatmulAxes, extents: tuple[int, ...]) -> bool:
     """True if factors of these extents are worth loading in K-slices."""
-    rows, columns, steps = extent(found.rows, extents), extent(found.columns, extents), prod(extents[kernel.row_axes :])
+    rows, columns, steps = extent(axes.rows, extents), extent(axes.columns, extents), prod(extents[kernel.row_axes :])
     few_steps = steps < SMALL[2] and rows * columns < MANY
     return rows >= SMALL[0] and columns >= SMALL[1] and not few_steps

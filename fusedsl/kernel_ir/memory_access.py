@@ -40,10 +40,9 @@ class MergedAxes:
     @property
     def index64(self) -> bool:
         """True if counts or offsets need 64 bits."""
-        total = 1
-        for extent in self.extents:
-            total *= extent
-        return total >= INDEX64_FROM or any(max_offset(self.extents, line) >= INDEX64_FROM for line in self.strides)
+        return prod(self.extents) >= INDEX64_FROM or any(
+            max_offset(self.extents, line) >= INDEX64_FROM for line in self.strides
+        )
 
 
 def max_offset(extents: Sequence[int], strides: Sequence[int]) -> int:
@@ -66,6 +65,21 @@ def merge_axes(
     order = [*outputs, *(k for k in range(len(strides)) if k not in outputs)]
     live = [a for a in range(len(extents)) if extents[a] != 1 or a in keep or a in stay]
     live.sort(key=lambda a: tuple(-abs(strides[k][a]) for k in order))
+    return _merged(live, extents, strides, keep)
+
+
+def merge_axes_in_order(
+    extents: Sequence[int], strides: Sequence[Sequence[int]], keep: Sequence[int] = (), stay: Sequence[int] = ()
+) -> MergedAxes:
+    """`merge_axes` for a kernel whose elements have an order: the axes stay in theirs."""
+    live = [a for a in range(len(extents)) if extents[a] != 1 or a in keep or a in stay]
+    return _merged(live, extents, strides, keep)
+
+
+def _merged(
+    live: Sequence[int], extents: Sequence[int], strides: Sequence[Sequence[int]], keep: Sequence[int]
+) -> MergedAxes:
+    """The axes with each neighbour merged that every operand's strides allow."""
     groups: list[list[int]] = []
     for axis in live:
         if groups and _merges(groups[-1][-1], axis, extents, strides, keep):
@@ -73,30 +87,9 @@ def merge_axes(
         else:
             groups.append([axis])
     groups = groups or [[]]
-    merged = []
-    for group in groups:
-        count = 1
-        for axis in group:
-            count *= extents[axis]
-        merged.append(count)
-    lines = tuple(tuple(line[g[-1]] if g else 0 for g in groups) for line in strides)
-    return MergedAxes(tuple(merged), lines, tuple(map(tuple, groups)))
-
-
-def merge_axes_in_order(
-    extents: Sequence[int], strides: Sequence[Sequence[int]], keep: Sequence[int] = (), stay: Sequence[int] = ()
-) -> MergedAxes:
-    """`merge_axes` for a kernel whose elements have an order: the axes stay in theirs."""
-    groups: list[list[int]] = []
-    for axis in (a for a in range(len(extents)) if extents[a] != 1 or a in keep or a in stay):
-        if groups and _merges(groups[-1][-1], axis, extents, strides, keep):
-            groups[-1].append(axis)
-        else:
-            groups.append([axis])
-    groups = groups or [[]]
     merged = tuple(prod(extents[axis] for axis in group) for group in groups)
-    return MergedAxes(merged, tuple(tuple(line[g[-1]] if g else 0 for g in groups) for line in strides),
-                      tuple(map(tuple, groups)))  # fmt: skip
+    lines = tuple(tuple(line[g[-1]] if g else 0 for g in groups) for line in strides)
+    return MergedAxes(merged, lines, tuple(map(tuple, groups)))
 
 
 def _merges(outer: int, inner: int, extents, strides, keep) -> bool:

@@ -98,8 +98,8 @@ class KernelPlan:
     @property
     def adds_floats(self) -> bool:
         """Whether the kernel adds floats at computed places."""
-        found = (s for p in self.resident for s in p.scatters)
-        return any(s.fold == "sum" and self.arrays[s.operand].dtype.kind == "f" for s in found)
+        scatters_ = (s for p in self.resident for s in p.scatters)
+        return any(s.fold == "sum" and self.arrays[s.operand].dtype.kind == "f" for s in scatters_)
 
     @property
     def is_elementwise(self) -> bool:
@@ -181,7 +181,8 @@ def plan_to_json(x: Any) -> Any:
     if kind is tuple:
         return [part if type(part) in PLAIN else plan_to_json(part) for part in x]
     if kind in LEAVES:
-        return LEAVES[kind](x)
+        name, write, _ = LEAVES[kind]
+        return {name: write(x)}
     names = _fields(kind)
     if names is None:
         return x
@@ -204,18 +205,8 @@ def plan_from_json(data: Any) -> Any:
         return tuple(plan_from_json(part) for part in data)
     if not isinstance(data, dict):
         return data
-    if "dtype" in data and len(data) == 1:
-        return dtype(data["dtype"])
-    if "dim" in data and len(data) == 1:
-        return from_json(data["dim"])
-    if "attention" in data and len(data) == 1:
-        return AttentionMode(data["attention"])
-    if "products" in data and len(data) == 1:
-        return ProductMode(data["products"])
-    if "instruction" in data and len(data) == 1:
-        return _instruction_from_json(*data["instruction"])
-    if "bytes" in data and len(data) == 1:
-        return bytes.fromhex(data["bytes"])
+    if len(data) == 1 and (name := next(iter(data))) in READERS:
+        return READERS[name](data[name])
     return CLASSES[data["is"]](**{k: plan_from_json(v) for k, v in data.items() if k != "is"})
 
 
@@ -230,15 +221,15 @@ def _instruction_from_json(target: str, op: str, args: list[Any], kind: str, com
     return Instruction(target, op, operands, dtype(kind), comment)
 
 
-LEAVES: dict[type, Callable[[Any], Any]] = {
-    DType: lambda x: {"dtype": x.name},
-    Instruction: lambda x: {"instruction": _instruction_to_json(x)},
-    bytes: lambda x: {"bytes": x.hex()},
-    AttentionMode: lambda x: {"attention": x.value},
-    ProductMode: lambda x: {"products": x.value},
-    Symbol: lambda x: {"dim": to_json(x)},
-    Expression: lambda x: {"dim": to_json(x)},
+LEAVES: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {  # (name, writes it, reads it)
+    DType: ("dtype", lambda x: x.name, dtype),
+    Instruction: ("instruction", _instruction_to_json, lambda parts: _instruction_from_json(*parts)),
+    bytes: ("bytes", bytes.hex, bytes.fromhex),
+    AttentionMode: ("attention", lambda x: x.value, AttentionMode),
+    ProductMode: ("products", lambda x: x.value, ProductMode),
+    **dict.fromkeys((Symbol, Expression), ("dim", to_json, from_json)),
 }
+READERS = {name: read for name, _, read in LEAVES.values()}
 
 
 def graph_to_json(graph: Graph) -> dict[str, Any]:

@@ -63,8 +63,8 @@ def instructions_per_element(kernel: KernelIR) -> int:
 def required_registers(kernel: KernelIR, tiling: Tiling) -> int:
     """Registers of a thread that make it possible to spill nothing."""
     phases = tuple(part for phase in kernel.phases for part in phase.passes)
-    apart = not kernel.resident  # each phase loads anew
-    if apart:
+    reloads = not kernel.resident  # each phase loads anew
+    if reloads:
         most = max(
             _most(kernel, phase.passes, tiling) + _running(phase) + tiling.prefetch * _next(kernel, phase, tiling)
             for phase in kernel.phases
@@ -75,7 +75,7 @@ def required_registers(kernel: KernelIR, tiling: Tiling) -> int:
     placed = kernel.axes > 1 and not kernel.row_axes
     wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for phase in phases for v in phase.results)
     extra = 2 * tiling.width * split + PLACED * tiling.vectors * placed + FLOAT64 * wide
-    if apart and kernel.row_axes > 0:
+    if reloads and kernel.row_axes > 0:
         extra += TILED if any(phase.tile_phases for phase in kernel.phases) else LOOPED
     return round(BASE + most + extra)
 

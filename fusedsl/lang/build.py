@@ -111,24 +111,11 @@ def build(
     show them. `constants` are names bound to literals. Raises the first error of the program, with the errors of other
     statements in `.others`.
     """
-    builder, results = _built(program, parameters, extents, options, constants)
+    builder, results = built(program, parameters, extents, options, constants or {})
     return builder.finish(results), builder.guards
 
 
-def build_differentiable(
-    program: ParsedText,
-    parameters: tuple[ir.Parameter, ...],
-    extents: Mapping[Symbol, int],
-    options: Options,
-    constants: Mapping[str, Any] | None = None,
-) -> tuple[ir.Graph, dict[Dim, bool]]:
-    """`build` for a graph that will be differentiated."""
-    builder, results = _built(program, parameters, extents, options, constants)
-    return builder.differentiable(results), builder.guards
-
-
-def _built(program, parameters, extents, options, constants) -> tuple[GraphBuilder, list[ir.Node]]:
-    """The builder of a program, and its results."""
+def built(program: ParsedText, parameters, extents, options: Options, constants) -> tuple[GraphBuilder, list[ir.Node]]:
+    """The builder of a program's graph, and its results: `build` for more than the graph alone."""
     builder = GraphBuilder(parameters, extents, options.rounding)
-    evaluator = TextEvaluator(builder, program.text, options.limits)
-    return builder, evaluator.program(program, constants or {})
+    return builder, TextEvaluator(builder, program.text, options.limits).program(program, constants)

@@ -104,10 +104,6 @@ def array(b: GraphBuilder, name: str, value: Any) -> Node:
     return value
 
 
-def optional(b: GraphBuilder, name: str, value: Any) -> Node | None:
-    return None if value is None else array(b, name, value)
-
-
 def flag(b: GraphBuilder, name: str, value: Any) -> bool:
     if isinstance(value, Node) and value.op == "const" and value.type.dtype is BOOL:
         return bool(value_of(value))
@@ -130,10 +126,6 @@ def extent(b: GraphBuilder, name: str, value: Any) -> Dim:
     return dim
 
 
-def optional_extent(b: GraphBuilder, name: str, value: Any) -> Dim | None:
-    return None if value is None else extent(b, name, value)
-
-
 def axes(b: GraphBuilder, name: str, value: Any) -> int | tuple[int, ...] | None:
     if value is None:
         return None
@@ -147,10 +139,6 @@ def places(b: GraphBuilder, name: str, value: Any) -> int | tuple[int, ...]:
     if result is None:
         raise _wrong_kind(name, "an integer or a tuple of them", value)
     return result
-
-
-def axis(b: GraphBuilder, name: str, value: Any) -> int | None:
-    return None if value is None else _axis(b, name, value)
 
 
 def _axis(b: GraphBuilder, name: str, value: Any) -> int:
@@ -167,10 +155,6 @@ def shape(b: GraphBuilder, name: str, value: Any) -> tuple[Dim, ...]:
         error = _wrong_kind(name, "a tuple of integers", value, "the shape of an array x is shape(x)")
         raise not_constant(error, value)
     return (extent(b, name, value),)
-
-
-def optional_shape(b: GraphBuilder, name: str, value: Any) -> tuple[Dim, ...] | None:
-    return None if value is None else shape(b, name, value)
 
 
 def _item(k: int, convert: Callable, b: GraphBuilder, name: str, value: Any):
@@ -195,10 +179,6 @@ def dtype(b: GraphBuilder, name: str, value: Any) -> DType:
     raise _wrong_kind(name, "a dtype", value, f"one of {', '.join(DTYPES)}")
 
 
-def optional_dtype(b: GraphBuilder, name: str, value: Any) -> DType | None:
-    return None if value is None else dtype(b, name, value)
-
-
 def arrays(b: GraphBuilder, name: str, value: Any) -> tuple[Node, ...]:
     if not isinstance(value, tuple):
         raise _wrong_kind(name, "one list of arrays", value, "write them in brackets, [x, y]")
@@ -209,21 +189,29 @@ def anything(b: GraphBuilder, name: str, value: Any) -> Any:
     return value
 
 
-KINDS: dict[str, Callable[[GraphBuilder, str, Any], Any]] = {
+Convert = Callable[[GraphBuilder, str, Any], Any]
+
+
+def _or_none(convert: Convert) -> Convert:
+    """The kind whose values may also be None."""
+    return lambda b, name, value: None if value is None else convert(b, name, value)
+
+
+KINDS: dict[str, Convert] = {
     "array": array,
-    "array | None": optional,
+    "array | None": _or_none(array),
     "flag": flag,
     "int": integer,
     "extent": extent,
-    "extent | None": optional_extent,
-    "axis": axis,
+    "extent | None": _or_none(extent),
+    "axis": _or_none(_axis),
     "axes": axes,
     "shape": shape,
-    "shape | None": optional_shape,
+    "shape | None": _or_none(shape),
     "dtype": dtype,
-    "dtype | None": optional_dtype,
+    "dtype | None": _or_none(dtype),
     "places": places,
-    "plain axis": axis,
+    "plain axis": _or_none(_axis),
     "arrays": arrays,
     "extents": shape,
     "any": anything,

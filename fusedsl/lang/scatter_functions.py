@@ -135,8 +135,8 @@ def _outer_edges(b: GraphBuilder, x: Node, range: Any) -> tuple[Node, Node]:
     else:
         message = f"range is two numbers, not {show_value(range)}"
         raise fail(ArgumentError(message, "argument.range", help="range=(lo, hi)"), 2)
-    apart = b.elementwise("where", b.elementwise("equal", low, high), b.literal(0.5), b.literal(0.0))
-    return b.elementwise("subtract", low, apart), b.elementwise("add", high, apart)
+    widening = b.elementwise("where", b.elementwise("equal", low, high), b.literal(0.5), b.literal(0.0))
+    return b.elementwise("subtract", low, widening), b.elementwise("add", high, widening)
 
 
 def _edge(b: GraphBuilder, number: Node, low: Node, high: Node, bins: Dim, d: DType) -> Node:

@@ -82,11 +82,11 @@ class Taps:
         """Whether every tap is a finite number of the program, or an integer: its product with a zero is 0."""
         return all(t.type.dtype.kind != "f" or (t.op == "const" and isfinite(value_of(t))) for t in self.parts)
 
-    def weighted_sum(self, found: Node, inside: Node | None) -> Node:
+    def weighted_sum(self, a: Node, inside: Node | None) -> Node:
         """The sum of each window, weighted; of its elements that are `inside` of the array."""
         if self.given:
-            return windows.weighted_sum(self.b, found, self.parts, inside)
-        return shapes.reduce(self.b, "sum", windows.weighted(self.b, found, self.parts[0], inside), -1)
+            return windows.weighted_sum(self.b, a, self.parts, inside)
+        return shapes.reduce(self.b, "sum", windows.weighted(self.b, a, self.parts[0], inside), -1)
 
 
 def _operands(b: GraphBuilder, name: str, a: Node, v: Any) -> tuple[Node, Taps]:

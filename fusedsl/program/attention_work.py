@@ -45,7 +45,7 @@ def attention_work(
         counts[1],
         counts[2] + (terms if wide else 0),
         products=terms * slower if tensor else 0,
-        apart=written + _q_bytes(kernel, bound),
+        exposed_bytes=written + _q_bytes(kernel, bound),
     )
 
 

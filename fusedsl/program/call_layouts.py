@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.plan import Plan
+from ..runtime.array_protocols import packed_strides
 from ..runtime.arrays import ArrayFacts, Weak
 from ..runtime.layout import ALIGNMENT, ArrayLayout, NeedsCopy, bound_strides, contiguous, view
-from ..runtime.outputs import common_order, packed_strides
+from ..runtime.outputs import common_order
 from . import call_steps
 
 Layouts = dict[tuple[str, int], ArrayLayout]

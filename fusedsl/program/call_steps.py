@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..backends.cuda.attention.schedule import schedule_attention
@@ -121,10 +122,7 @@ def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 6
         require_size(t, extents)
     shapes = [tuple(evaluate(d, extents) for d in t.shape) for t in plan.results]
     for shape, t in zip(shapes, plan.results):
-        size = t.dtype.itemsize
-        for n in shape:
-            size *= n
-        if size >= limit:
+        if (size := prod((t.dtype.itemsize, *shape))) >= limit:
             raise exhausted(size, f"{t.dtype}{list(shape)}")
     return shapes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -82,15 +82,16 @@ _known: WeakKeyDictionary[Program, dict[tuple, Program]] = WeakKeyDictionary()
 
 def gradient_program(program: Program, wrt: tuple[int, ...], results: tuple[int, ...]) -> Program:
     """The program of the gradients of these results by these parameters; made once."""
-    made = _known.setdefault(program, {})
-    if (wrt, results) not in made:
+    programs = _known.setdefault(program, {})
+    if (wrt, results) not in programs:
         source = GradientSource(program.source, program.names, wrt, results)
-        names = (*program.names, *(_unused(f"gradient_{k}", program.names) for k in results))
-        made[wrt, results] = Program(source, names, program.options.changed({"max_kernels": None}))
-    return made[wrt, results]
+        names = (*program.names, *(unused_name(f"gradient_{k}", program.names) for k in results))
+        programs[wrt, results] = Program(source, names, program.options.changed({"max_kernels": None}))
+    return programs[wrt, results]
 
 
-def _unused(name: str, used: Sequence[str]) -> str:
+def unused_name(name: str, used: Collection[str]) -> str:
+    """The name, or one that is not used yet."""
     while name in used:
         name += "_"
     return name

@@ -33,9 +33,9 @@ def mask_density(
         return 1.0, 0.0
     rows, columns = extents[operands.query_axis], extents[kernel.row_axes]
     across = -(-columns // schedule.columns)
-    apart = schedule.rows * max(1, -(-rows // schedule.rows) * across // MAX_TILES)
+    row_step = schedule.rows * max(1, -(-rows // schedule.rows) * across // MAX_TILES)
     places = {
-        operands.query_axis: np.arange(0, rows, apart)[:, None],
+        operands.query_axis: np.arange(0, rows, row_step)[:, None],
         kernel.row_axes: np.arange(0, columns, schedule.columns)[None, :],
     }
     sizes = {operands.query_axis: (schedule.rows, rows), kernel.row_axes: (schedule.columns, columns)}

@@ -113,9 +113,9 @@ class ResolvedCall:
 
     def _library_product(self, plan: KernelPlan, bound: BoundKernel) -> LibraryProduct | str:
         hardware, library, options = self.target.hardware, self.product_library, self.plans.options
-        found = library_product(bound, library, options, hardware)
-        if isinstance(found, str):
-            return found
+        product = library_product(bound, library, options, hardware)
+        if isinstance(product, str):
+            return product
         return library_product(bound, library, options, hardware, self.own_seconds(plan, bound))
 
     def own_seconds(self, plan: KernelPlan, bound: BoundKernel) -> float:

@@ -125,9 +125,10 @@ class TextSource:
 
     def build_differentiable(self, parameters, extents, options):
         """`build` for a graph that will be differentiated."""
-        from ..lang.build import build_differentiable
+        from ..lang.build import built
 
-        return build_differentiable(self.program, parameters, extents, options, self.constants)
+        builder, results = built(self.program, parameters, extents, options, self.constants)
+        return builder.differentiable(results), builder.guards
 
     def header(self) -> tuple[str, ...]:
         """The program re-printed from its tree."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from ..errors import CompileError
@@ -173,10 +174,7 @@ def _temporaries(call: ResolvedCall) -> tuple[Temporary, ...]:
     temporaries = []
     for k, t in enumerate(call.plan.temporaries):
         shape = [evaluate(d, call.extents) or 0 for d in t.shape]
-        size = t.dtype.itemsize
-        for n in shape:
-            size *= n
-        temporaries.append(Temporary(f"temporary {k}", f"{t.dtype}{shape}", size))
+        temporaries.append(Temporary(f"temporary {k}", f"{t.dtype}{shape}", prod([t.dtype.itemsize, *shape])))
     return tuple(temporaries)
 
 

@@ -59,8 +59,8 @@ def disassembler() -> str | None:
     """Where nvdisasm is: on the path, in the CUDA toolkit, or in its Python package."""
     homes = (os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH"))
     for folder in (None, *(str(Path(home) / "bin") for home in homes if home)):
-        if (found := shutil.which(DISASSEMBLER, path=folder)) is not None:
-            return found
+        if (path_of_tool := shutil.which(DISASSEMBLER, path=folder)) is not None:
+            return path_of_tool
     try:
         files = importlib.metadata.files(PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:
@@ -88,10 +88,10 @@ def read_ptx(text: str) -> Iterator[ListedLine]:
     for line in text.splitlines():
         if "\t.section" in line or line.startswith(".section"):
             return
-        if (found := _LOCATION.search(line)) is not None:
-            if found[2] is not None:
-                callers[int(found[1])] = int(found[2])
-            lines = tuple(_chain(int(found[1]), callers if found[2] is not None else {}))
+        if (location := _LOCATION.search(line)) is not None:
+            if location[2] is not None:
+                callers[int(location[1])] = int(location[2])
+            lines = tuple(_chain(int(location[1]), callers if location[2] is not None else {}))
         elif line.strip() and not line.strip().startswith(_SKIPPED):
             yield ListedLine(line.expandtabs(4).rstrip(), lines)
 
@@ -111,14 +111,14 @@ _INSTRUCTION = re.compile(r"/\*[0-9a-f]+\*/\s+(.*?)\s*;?\s*$")
 def read_sass(text: str) -> Iterator[ListedLine]:
     """The instructions and labels of nvdisasm's text."""
     lines: tuple[int, ...] = ()
-    told = False  # whether the line before said where instructions come from
+    continues = False  # whether the line before said where instructions come from
     for line in text.splitlines():
         if line.lstrip().startswith("//##"):
-            found = tuple(map(int, _POSITION.findall(line)))
-            lines = tuple(dict.fromkeys((*lines, *found))) if told else tuple(dict.fromkeys(found))
-            told = True
+            position = tuple(map(int, _POSITION.findall(line)))
+            lines = tuple(dict.fromkeys((*lines, *position))) if continues else tuple(dict.fromkeys(position))
+            continues = True
             continue
-        told = False
+        continues = False
         if (instruction := _INSTRUCTION.search(line)) is not None:
             yield ListedLine(f"    {instruction[1]}", lines)
         elif line.startswith(".L") and line.rstrip().endswith(":"):

@@ -69,10 +69,10 @@ def _spans(call: ResolvedCall, program: ParsedText, constants: Any) -> dict[Span
     results = evaluator.program(program, constants)
     spans, nodes = [span for span, _ in evaluator.seen], [n for _, n in evaluator.seen]
     finished = builder.finish([*results, *nodes]).results[len(results) :]
-    found: dict[Span, list[Node]] = {}
+    by_span: dict[Span, list[Node]] = {}
     for span, n in zip(spans, finished):
-        found.setdefault(span, []).append(n)
-    return found
+        by_span.setdefault(span, []).append(n)
+    return by_span
 
 
 class _SpanRecorder(TextEvaluator):

@@ -38,12 +38,12 @@ def owners(call: ResolvedCall) -> Owners:
     """The launches of a call that compute each node of its graph; empty for what no kernel does."""
     number = {id(plan): k for k, members in enumerate(call.launches) for plan, _ in members}
     held = {} if len(call.launches) == 1 else _held(call)
-    found: dict[Node, set[int]] = {}
+    owners_of: dict[Node, set[int]] = {}
     for plan in call.plan.kernels:
         if id(plan) in number:
             for n in _computed(call.graph, plan, held):
-                found.setdefault(n, set()).add(number[id(plan)])
-    return {n: tuple(sorted(numbers)) for n, numbers in found.items()}
+                owners_of.setdefault(n, set()).add(number[id(plan)])
+    return {n: tuple(sorted(numbers)) for n, numbers in owners_of.items()}
 
 
 def _computed(graph: Graph, plan: KernelPlan, held: Held) -> Iterable[Node]:
@@ -72,7 +72,7 @@ def _held(call: ResolvedCall) -> Held:
             return {}
         for k, x in enumerate(stored):
             held[k] = _matches(x, {n: values[n] for n in held.get(k, nodes)}, close)
-    return {k: found for k, found in held.items() if found}
+    return {k: origins for k, origins in held.items() if origins}
 
 
 def _evaluated(
@@ -94,13 +94,13 @@ def _evaluated(
 
 def _matches(stored: np.ndarray, values: Mapping[Node, np.ndarray], close: float) -> list[Node]:
     """The nodes with these values, whatever their axes of one element."""
-    stored, found = stored.squeeze(), []
+    stored, matches = stored.squeeze(), []
     for n, value in values.items():
         if n.args and value.size == stored.size and value.squeeze().shape == stored.shape:
             a, b = value.squeeze().astype(np.float64), stored.astype(np.float64)
             if np.allclose(a, b, rtol=close, atol=close * np.abs(b[np.isfinite(b)]).max(initial=0.0), equal_nan=True):
-                found.append(n)
-    return found
+                matches.append(n)
+    return matches
 
 
 def _arguments(plan: Plan, extents: Extents, seed: int) -> list[Any]:

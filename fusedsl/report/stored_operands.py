@@ -20,16 +20,16 @@ def stored_operand_notes(call: ResolvedCall) -> list[str]:
         for plan, bound in members:
             operands = operands_of(bound.kernel) if isinstance(bound.kernel, AttentionKernel) else None
             roles = zip("qkv", (operands.q, operands.k, operands.v)) if operands is not None else ()
-            found = [(role, plan.arrays[k]) for role, k in roles if k != ABSENT and plan.arrays[k].kind == "temporary"]
-            if found:
-                notes.append(_operands_note(call, number, dict(found)))
+            stored = [(role, plan.arrays[k]) for role, k in roles if k != ABSENT and plan.arrays[k].kind == "temporary"]
+            if stored:
+                notes.append(_operands_note(call, number, dict(stored)))
     return notes + _scores_note(call)
 
 
-def _operands_note(call: ResolvedCall, number: int, found: dict[str, ArrayUse]) -> str:
-    names = " and ".join(found)
-    places = " and ".join(_place(call, use.index) for use in found.values())
-    verb = "is" if len(found) == 1 else "are"
+def _operands_note(call: ResolvedCall, number: int, stored: dict[str, ArrayUse]) -> str:
+    names = " and ".join(stored)
+    places = " and ".join(_place(call, use.index) for use in stored.values())
+    verb = "is" if len(stored) == 1 else "are"
     return f"{names} of kernel {number} {verb} stored first, as {places}: attention multiplies arrays, of one dtype"
 
 

@@ -80,8 +80,8 @@ def check_flag(name: str, value: Any, otherwise: str = "") -> None:
     """ArgumentError if an option that is True or False has another value."""
     if value is not True and value is not False:
         plain = value is None or isinstance(value, (str, int, float, list, tuple))
-        told = repr(value)[:40] if plain else kind_of(value)
-        raise ArgumentError(f"option {name} is {told}", "argument.option", help=f"{name} is True or False{otherwise}")
+        shown = repr(value)[:40] if plain else kind_of(value)
+        raise ArgumentError(f"option {name} is {shown}", "argument.option", help=f"{name} is True or False{otherwise}")
 
 
 def _digits(text: str) -> tuple[int, ...]:

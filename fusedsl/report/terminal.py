@@ -54,8 +54,8 @@ def coloured(text: str, width: int) -> Iterator[Text]:
 
     kernel = ""
     for number, line in enumerate(text.splitlines()):
-        if (found := re.match(r"kernel (\d+): ", line)) is not None:
-            kernel = KERNELS[int(found[1]) % len(KERNELS)]
+        if (kernel_line := re.match(r"kernel (\d+): ", line)) is not None:
+            kernel = KERNELS[int(kernel_line[1]) % len(KERNELS)]
         label = line.strip().partition(" ")[0] if line.startswith("  ") else ""
         is_label = label in LABELS and line[2 : 2 + LABEL].strip() == label
         for k, part in enumerate(_wrapped(line, width, is_label)):

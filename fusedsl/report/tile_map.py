@@ -41,7 +41,7 @@ class TileMap:
 def tile_maps(call: ResolvedCall) -> tuple[TileMap, ...]:
     """The tile map of each attention kernel with a block mask."""
     maps = (_tile_map(call, number, members) for number, members in enumerate(call.launches))
-    return tuple(found for found in maps if found is not None)
+    return tuple(tiles for tiles in maps if tiles is not None)
 
 
 def _tile_map(call: ResolvedCall, number: int, members: Members) -> TileMap | None:
@@ -97,12 +97,12 @@ def _states(mask: BlockMask, known: Mapping[str, Any], sides: tuple[int, int]) -
     return np.where(some, np.where(every, FULL, PARTIAL), EMPTY)
 
 
-def _downsampled(found: TileMap, states: np.ndarray) -> TileMap:
+def _downsampled(tiles: TileMap, states: np.ndarray) -> TileMap:
     """The map with at most so many cells along a side: a cell of unlike tiles is masked."""
     steps = [-(-n // CELLS) for n in states.shape]
     cells = []
     for row in range(0, states.shape[0], steps[0]):
         line = (states[row : row + steps[0], k : k + steps[1]] for k in range(0, states.shape[1], steps[1]))
         cells.append("".join(str(part.flat[0] if (part == part.flat[0]).all() else PARTIAL) for part in line))
-    cell = (found.tile[0] * steps[0], found.tile[1] * steps[1])
-    return TileMap(found.kernel, found.extents, found.tile, cell, tuple(cells), found.counts)
+    cell = (tiles.tile[0] * steps[0], tiles.tile[1] * steps[1])
+    return TileMap(tiles.kernel, tiles.extents, tiles.tile, cell, tuple(cells), tiles.counts)

@@ -9,6 +9,7 @@ Sources: dmlc/dlpack `dlpack.h` 1.x and its Python specification; Numba's "CUDA 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ArgumentError, DeviceError, DTypeError
@@ -73,7 +74,7 @@ def read_dlpack(x: Any, name: str) -> Facts:
     capsule = _export(x, name, streams)
     tensor, readonly = _read_capsule(capsule, name)
     shape = tuple(tensor.shape[: tensor.ndim])
-    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else c_strides(shape)
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else packed_strides(shape)
     pointer = (tensor.data or 0) + tensor.byte_offset
     return _element(tensor, name), shape, strides, pointer, device, readonly, (capsule, x)
 
@@ -156,21 +157,21 @@ def _interface_element(typestr: str, name: str) -> tuple[str, int]:
 
 def _interface_strides(steps: Any, shape: tuple[int, ...], size: int, name: str) -> tuple[int, ...]:
     if steps is None:
-        return c_strides(shape)
+        return packed_strides(shape)
     if any(step % size for step, n in zip(steps, shape) if n > 1):
         help = f"pass a contiguous copy of {name}"
         raise ArgumentError(f"the strides of {name} are not whole elements", "argument.strides", help=help)
     return tuple(int(step) // size for step in steps)
 
 
-def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides, in elements, of a C-contiguous array.
+def packed_strides(shape: Sequence[int], order: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Strides, in elements, of a packed array laid out in `order`.
 
-    >>> c_strides((2, 3, 4))
-    (12, 4, 1)
+    >>> packed_strides((2, 3), (1, 0))
+    (1, 2)
     """
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(strides))
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order if order is not None else range(len(shape))):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(strides)

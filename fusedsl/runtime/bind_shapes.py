@@ -273,13 +273,13 @@ def _with_bases(
     for k, (operand, use) in enumerate(zip(operands, plan.arrays)):
         own = k >= plan.inputs or use.gathered is not None
         base = k if own else first.setdefault((use.kind, use.index, use.views, merged.strides[k]), k)
-        apart = placed.offsets[k] - placed.offsets[base]
-        near = base != k and abs(apart) <= MOST_DISPLACEMENT
+        distance = placed.offsets[k] - placed.offsets[base]
+        near = base != k and abs(distance) <= MOST_DISPLACEMENT
         size, first_address = operand.dtype.itemsize, placed.addresses[base]
         alignment = gcd(ALIGNMENT, first_address, *(step * size for step in merged.strides[k]))
-        alignment = 0 if own or alignment <= size else gcd(alignment, apart * size)
+        alignment = 0 if own or alignment <= size else gcd(alignment, distance * size)
         based.append(
-            replace(operand, base=base if near else -1, displacement=apart if near else 0, alignment=alignment)
+            replace(operand, base=base if near else -1, displacement=distance if near else 0, alignment=alignment)
         )
     return tuple(based)
 

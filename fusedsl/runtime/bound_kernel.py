@@ -58,8 +58,8 @@ class BoundArrays:
 
 def access_of(strides: tuple[int, ...], size: int, address: int) -> Access:
     """ "vector" if every row of an array begins at a multiple of 16 bytes and no stride is negative, else "element"."""
-    apart = any(s < 0 or s * size % ALIGNMENT for s in strides if s != 1)
-    return "element" if apart or address else "vector"
+    unaligned = any(s < 0 or s * size % ALIGNMENT for s in strides if s != 1)
+    return "element" if unaligned or address else "vector"
 
 
 @dataclass(frozen=True)

@@ -168,8 +168,8 @@ def _compile_once(key: tuple, make, kernel: Any, schedule: Any) -> CompiledKerne
             with lock:
                 compiled = _compiled_kernels.get(key)
                 if is_new := compiled is None:
-                    made = dataclasses.replace(make(), cache_key=cache_key(kernel=repr(key)))
-                    compiled = _compiled_kernels.put(key, made)
+                    built = dataclasses.replace(make(), cache_key=cache_key(kernel=repr(key)))
+                    compiled = _compiled_kernels.put(key, built)
         finally:
             _locks.pop(key, None)
         if is_new:

@@ -69,9 +69,9 @@ def gemm_calls(gemm: Gemm) -> GemmCalls | str:
     )
     if len(offsets) > MAX_CALLS:
         return f"it is {len(offsets):,} calls of cuBLAS"
-    turned = (int(first.transposed is swapped), int(second.transposed is swapped))
+    transposes = (int(first.transposed is swapped), int(second.transposed is swapped))
     steps = [steps[1], steps[0], steps[2]] if swapped else steps
-    return GemmCalls(swapped, turned, sides, pitches, tuple(steps), inner.extent, offsets)  # type: ignore[arg-type]
+    return GemmCalls(swapped, transposes, sides, pitches, tuple(steps), inner.extent, offsets)  # type: ignore[arg-type]
 
 
 def _split(batch: Sequence[GemmAxis]) -> tuple[GemmAxis, list[GemmAxis]]:

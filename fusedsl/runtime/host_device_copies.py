@@ -11,9 +11,10 @@ from typing import Any
 from ..config import Options
 from ..errors import FusedslError
 from ..ir.types import DType, numpy_dtype
+from .array_protocols import packed_strides
 from .arrays import CPU, ArrayFacts, Facts
 from .driver import driver
-from .outputs import library_and_device, packed_strides
+from .outputs import library_and_device
 
 
 def runs_on_other_device(options: Options, facts: Facts) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.plan import ArrayUse
+from .array_protocols import packed_strides
 
 ALIGNMENT = 16
 
@@ -27,11 +28,7 @@ class ArrayLayout:
 
 def contiguous(shape: tuple[int, ...]) -> ArrayLayout:
     """A C-contiguous array at an aligned address."""
-    strides, step = [], 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= max(n, 1)
-    return ArrayLayout(shape, tuple(reversed(strides)))
+    return ArrayLayout(shape, packed_strides(shape))
 
 
 def view(layout: ArrayLayout, views: tuple, extents: Mapping[Symbol, int]) -> ArrayLayout:

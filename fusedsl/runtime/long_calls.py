@@ -74,8 +74,8 @@ def is_abandoned(thread: threading.Thread) -> bool:
 def _locals_of_the_package() -> list[dict[str, Any]]:
     """The variables of this package's frames that wait for the call, its arrays among them: frames lose them as they
     end."""
-    found, frame = [], sys._getframe(2)
+    names, frame = [], sys._getframe(2)
     while frame is not None and is_package_file(frame.f_code.co_filename):
-        found.append(dict(frame.f_locals))
+        names.append(dict(frame.f_locals))
         frame = frame.f_back  # type: ignore[assignment]
-    return found
+    return names

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import DeviceError, MemoryLimitError
 from ..ir.types import UINT8, DType, numpy_dtype
+from .array_protocols import packed_strides
 from .arrays import CPU, ArrayFacts, Weak
 from .cuda_streams import allocating_gpu_library
 from .free_memory import exhausted, require
@@ -95,19 +96,6 @@ def _outer(steps: Sequence[int], a: int, b: int) -> int:
     if not steps[a] or not steps[b] or steps[a] == steps[b]:
         return 0
     return 1 if steps[a] > steps[b] else -1
-
-
-def packed_strides(shape: Sequence[int], order: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Strides, in elements, of a packed array laid out in `order`.
-
-    >>> packed_strides((2, 3), (1, 0))
-    (1, 2)
-    """
-    strides, step = [0] * len(shape), 1
-    for axis in reversed(order if order is not None else range(len(shape))):
-        strides[axis] = step
-        step *= max(shape[axis], 1)
-    return tuple(strides)
 
 
 # ---- allocation

@@ -11,11 +11,11 @@ import fusedsl as fd
 from fusedsl.hardware import hardware_facts
 from fusedsl.ir.dims import Symbol
 from fusedsl.kernel_ir.memory_access import INDEX64_FROM
+from fusedsl.runtime.array_protocols import packed_strides
 from fusedsl.runtime.arrays import describe_all
 from fusedsl.runtime.bind_shapes import bind_kernel
 from fusedsl.runtime.compile import scheduled_cuda
 from fusedsl.runtime.layout import ArrayLayout
-from fusedsl.runtime.outputs import packed_strides
 
 SHAPE = (3, 4, 5)
 MANY = "2*x + y, sum(softmax(x) * y, axis=1), x[:, ::-1].T"

@@ -441,7 +441,7 @@ def test_new_arrays_have_the_order_that_was_asked_for(library, order):
     for dtype in (FLOAT32, BFLOAT16):
         new = describe(empty(library, CPU, (2, 3, 4), dtype, order))
         assert (new.library, new.shape, new.dtype) == (library, (2, 3, 4), dtype)
-        assert new.strides == outputs.packed_strides((2, 3, 4), order)
+        assert new.strides == array_protocols.packed_strides((2, 3, 4), order)
         assert new.pointer % 16 == 0 and not new.readonly
     assert type(empty("numpy", CPU, (), FLOAT32)) is np.ndarray
     assert describe(empty(library, CPU, (0, 3), INT32)).shape == (0, 3)
@@ -461,7 +461,7 @@ def test_the_common_order_is_numpys_wherever_the_inputs_agree():
         for y in [x] + small:
             expected = x + y
             found = common_order([(v.shape, v.strides) for v in (x, y)], 3)
-            assert outputs.packed_strides((3, 4, 5), found) == tuple(s // 8 for s in expected.strides)
+            assert array_protocols.packed_strides((3, 4, 5), found) == tuple(s // 8 for s in expected.strides)
     for x, y in ((views[0], views[1]), (views[1], np.zeros((1, 4, 5)))):  # no common order, so C
         assert common_order([(v.shape, v.strides) for v in (x, y)], 3) is None
     assert common_order([], 2) is None
@@ -551,4 +551,4 @@ def test_writing_a_tensor_is_seen_by_autograd():
 
 def test_array_is_what_the_module_documents():
     assert arrays.describe(np.zeros(3)).where == "a NumPy array on the CPU"
-    assert array_protocols.c_strides((2, 0, 3)) == (3, 3, 1)
+    assert array_protocols.packed_strides((2, 0, 3)) == (3, 3, 1)

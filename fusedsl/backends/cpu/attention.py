@@ -195,7 +195,7 @@ class CpuAttentionEmitter(AttentionScratch):
         inner = [f"index = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.body(phase.element, tiles)]
         stored = [(label, name) for label, name in tiles.items() if label in self.tile_values and name in results]
         inner += [reduce.put(label, "index", name) for label, name in stored]
-        inner += [line for use in phase.folds for line in reduce.accumulate_lane(use, "lane")]
+        inner += [line for use in phase.folds for line in reduce.accumulate(use, "lane", "lane")]
         lines = reduce.reset_lanes(phase.folds, str(ATTENTION_ROWS)) if phase.folds else []
         lines += [f"for i{self.along} in range(first, first + count):", *indented(self.lane_loop(inner))]
         if phase.row:

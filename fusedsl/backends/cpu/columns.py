@@ -166,7 +166,7 @@ class StripEmitter:
 
     def column(self, p: int) -> list[str]:
         """The loop over the rows of the strip, for one column."""
-        after = [line for f in self.kernel.phases[p].folds for line in reduce.accumulate_lane(f, "lane")]
+        after = [line for f in self.kernel.phases[p].folds for line in reduce.accumulate(f, "lane", "lane")]
         # in one version: strips begin where threads share the work, and no column may choose for its neighbours
         return loop_splitting.loop(self.kernel, self.element(p), "lane", "width", common_arguments.counted_loop, after)
 

@@ -57,12 +57,12 @@ def short_loop(lines: list[str], loaded: Collection[str], index: str, first: str
 
 def _computing(lines: list[str], tests: list[str]) -> list[str]:
     """The lines that compute what the tests read, in order."""
-    needed, found = names_in(tests), []
+    needed, computing = names_in(tests), []
     for line in reversed(lines):
         if target_of(line) in needed:
-            found.append(line)
+            computing.append(line)
             needed |= names_in([line])
-    return found[::-1]
+    return computing[::-1]
 
 
 def floats(kernel: KernelIR) -> set[str]:

@@ -61,9 +61,9 @@ def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     kernel = without_tables(kernel)
     roles = ValueRoles(kernel)
     for p, phase in enumerate(kernel.phases):
-        found = roles.positional(p) if phase.folds else ()
-        merges = (use.combine for use in (*phase.folds, *phase.column_reductions) if use not in found)
-        each = _body_seconds([*phase.bodies, *merges], width) + len(found) * POSITION * width * INSTRUCTION
+        positions = roles.positional(p) if phase.folds else ()
+        merges = (use.combine for use in (*phase.folds, *phase.column_reductions) if use not in positions)
+        each = _body_seconds([*phase.bodies, *merges], width) + len(positions) * POSITION * width * INSTRUCTION
         total += elements * each + rows * _body_seconds([phase.row] if phase.row else [], width)
         total += elements * SCAN_STEP * len(phase.scan_uses)
     return total + elements * _sort_seconds(kernel)

@@ -57,19 +57,19 @@ class _Search:
             with builder.if_then(builder.fcmp_unordered("uno", best, best)):
                 builder.ret(NONE)  # the first NaN stays
         last = builder.sub(self.count, WORD(self.lanes))
-        end, best, found = self._search(WORD(0), self.count, BLOCK, self.vector, best, NONE)
-        end, best, found = self._search(end, self.count, 1, self.vector, best, found)
+        end, best, block_begin = self._search(WORD(0), self.count, BLOCK, self.vector, best, NONE)
+        end, best, block_begin = self._search(end, self.count, 1, self.vector, best, block_begin)
         is_short = builder.icmp_signed("<", last, WORD(0))
         has_rest = builder.icmp_signed("<", end, self.count)
         begin = builder.select(has_rest, builder.select(is_short, self.count, last), self.count)
-        _, best, found = self._search(begin, self.count, 1, self.vector, best, found)
+        _, best, block_begin = self._search(begin, self.count, 1, self.vector, best, block_begin)
         begin = builder.select(is_short, WORD(0), self.count)
-        _, best, found = self._search(begin, self.count, 1, self.element, best, found)
-        with builder.if_then(builder.or_(is_short, builder.icmp_signed("<", found, WORD(0)))):
-            builder.ret(found)
-        self._return_first(found, lambda x: self._compare("==", x, splat(builder, best, self.vector)))
+        _, best, block_begin = self._search(begin, self.count, 1, self.element, best, block_begin)
+        with builder.if_then(builder.or_(is_short, builder.icmp_signed("<", block_begin, WORD(0)))):
+            builder.ret(block_begin)
+        self._return_first(block_begin, lambda x: self._compare("==", x, splat(builder, best, self.vector)))
 
-    def _search(self, begin, stop, vectors: int, kind, best, found) -> tuple:
+    def _search(self, begin, stop, vectors: int, kind, best, block_begin) -> tuple:
         """A loop over blocks of `vectors`, or elements: (end index, best element, first index of its block)."""
         builder, width = self.builder, vectors * (self.lanes if kind is self.vector else 1)
         end, before = builder.sub(stop, WORD(width)), builder.block
@@ -77,8 +77,8 @@ class _Search:
         following = builder.append_basic_block("next")
         builder.branch(head)
         builder.position_at_end(head)
-        k, top, place = phis = [builder.phi(x.type) for x in (begin, best, found)]
-        for phi, x in zip(phis, (begin, best, found)):
+        k, top, place = phis = [builder.phi(x.type) for x in (begin, best, block_begin)]
+        for phi, x in zip(phis, (begin, best, block_begin)):
             phi.add_incoming(x, before)
         builder.cbranch(builder.icmp_signed("<=", k, end), body, after)
         builder.position_at_end(body)
@@ -92,7 +92,7 @@ class _Search:
         extremum, behind = self._extremum(loaded), builder.block
         builder.branch(following)
         builder.position_at_end(following)
-        kept = [builder.phi(x.type) for x in (best, found)]
+        kept = [builder.phi(x.type) for x in (best, block_begin)]
         for phi, old, new in zip(kept, (top, place), (extremum, k)):
             phi.add_incoming(old, body)
             phi.add_incoming(new, behind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import cache
 
 from llvmlite import ir
@@ -30,6 +31,29 @@ def literal(d: DType, value) -> ir.Constant:
     return ir.Constant(llvm_type(d), int(value) & ((1 << d.bits) - 1))
 
 
+def _binary(floating: str, signed: str, unsigned: str = "", swap: bool = False) -> Callable[..., LLVMValue]:
+    """A method: the operation of LLVM's builder of these names, by the kind of the type."""
+
+    def method(self: LLVMValue, other) -> LLVMValue:
+        a, b = (self.like(other), self) if swap else (self, self.like(other))
+        name = {"f": floating, "i": signed}.get(self.dtype.kind, unsigned or signed)
+        flags = {"flags": CONTRACT} if self.dtype.kind == "f" else {}
+        return LLVMValue(self.builder, self.dtype, getattr(self.builder, name)(a.value, b.value, **flags))
+
+    return method
+
+
+def _comparison(operator: str) -> Callable[..., LLVMValue]:
+    """A method: a comparison; with NaN only != holds."""
+    of_floats = "fcmp_unordered" if operator == "!=" else "fcmp_ordered"
+
+    def method(self: LLVMValue, other) -> LLVMValue:
+        name = {"f": of_floats, "i": "icmp_signed"}.get(self.dtype.kind, "icmp_unsigned")
+        return LLVMValue(self.builder, BOOL, getattr(self.builder, name)(operator, self.value, self.like(other).value))
+
+    return method
+
+
 class LLVMValue:
     """A scalar of type `dtype` in the function that `builder` writes. Plain Python numbers take the other's type."""
 
@@ -45,70 +69,16 @@ class LLVMValue:
             return other
         return LLVMValue(self.builder, self.dtype, literal(self.dtype, other))
 
-    def _binary(self, other, floating: str, integer: str, swap: bool = False) -> LLVMValue:
-        a, b = self, self.like(other)
-        if swap:
-            a, b = b, a
-        if self.dtype.kind == "f":
-            value = getattr(self.builder, floating)(a.value, b.value, flags=CONTRACT)
-        else:
-            value = getattr(self.builder, integer)(a.value, b.value)
-        return LLVMValue(self.builder, self.dtype, value)
-
-    def _compare(self, other, operator: str) -> LLVMValue:
-        b = self.like(other)
-        if self.dtype.kind == "f":
-            compare = self.builder.fcmp_unordered if operator == "!=" else self.builder.fcmp_ordered
-        else:
-            compare = self.builder.icmp_signed if self.dtype.kind == "i" else self.builder.icmp_unsigned
-        return LLVMValue(self.builder, BOOL, compare(operator, self.value, b.value))
-
-    def __add__(self, other):
-        return self._binary(other, "fadd", "add")
-
-    def __radd__(self, other):
-        return self._binary(other, "fadd", "add", swap=True)
-
-    def __sub__(self, other):
-        return self._binary(other, "fsub", "sub")
-
-    def __rsub__(self, other):
-        return self._binary(other, "fsub", "sub", swap=True)
-
-    def __mul__(self, other):
-        return self._binary(other, "fmul", "mul")
-
-    def __rmul__(self, other):
-        return self._binary(other, "fmul", "mul", swap=True)
-
-    def __truediv__(self, other):
-        return self._binary(other, "fdiv", "none")
-
-    def __rtruediv__(self, other):
-        return self._binary(other, "fdiv", "none", swap=True)
-
-    def __floordiv__(self, other):
-        """The truncated quotient of integers; undefined for a divisor of 0."""
-        return self._binary(other, "none", "sdiv" if self.dtype.kind == "i" else "udiv")
-
-    def __mod__(self, other):
-        """The remainder of the truncated quotient of integers; undefined for a divisor of 0."""
-        return self._binary(other, "none", "srem" if self.dtype.kind == "i" else "urem")
-
-    def __and__(self, other):
-        return self._binary(other, "none", "and_")
-
-    def __or__(self, other):
-        return self._binary(other, "none", "or_")
-
-    def __xor__(self, other):
-        return self._binary(other, "none", "xor")
-
-    def __lshift__(self, other):
-        return self._binary(other, "none", "shl")
-
-    def __rshift__(self, other):
-        return self._binary(other, "none", "ashr" if self.dtype.kind == "i" else "lshr")
+    __add__, __radd__ = _binary("fadd", "add"), _binary("fadd", "add", swap=True)
+    __sub__, __rsub__ = _binary("fsub", "sub"), _binary("fsub", "sub", swap=True)
+    __mul__, __rmul__ = _binary("fmul", "mul"), _binary("fmul", "mul", swap=True)
+    __truediv__, __rtruediv__ = _binary("fdiv", "none"), _binary("fdiv", "none", swap=True)
+    # the truncated quotient of integers, and its remainder; undefined for a divisor of 0
+    __floordiv__, __mod__ = _binary("none", "sdiv", "udiv"), _binary("none", "srem", "urem")
+    __and__, __or__, __xor__ = _binary("none", "and_"), _binary("none", "or_"), _binary("none", "xor")
+    __lshift__, __rshift__ = _binary("none", "shl"), _binary("none", "ashr", "lshr")
+    __lt__, __le__, __gt__, __ge__ = _comparison("<"), _comparison("<="), _comparison(">"), _comparison(">=")
+    __eq__, __ne__ = _comparison("=="), _comparison("!=")  # type: ignore[assignment]
 
     def __neg__(self):
         if self.dtype.kind == "f":
@@ -117,24 +87,6 @@ class LLVMValue:
 
     def __invert__(self):
         return self ^ (1 if self.dtype is BOOL else -1)
-
-    def __lt__(self, other):
-        return self._compare(other, "<")
-
-    def __le__(self, other):
-        return self._compare(other, "<=")
-
-    def __gt__(self, other):
-        return self._compare(other, ">")
-
-    def __ge__(self, other):
-        return self._compare(other, ">=")
-
-    def __eq__(self, other):
-        return self._compare(other, "==")
-
-    def __ne__(self, other):
-        return self._compare(other, "!=")
 
     __hash__ = None  # type: ignore[assignment]
 

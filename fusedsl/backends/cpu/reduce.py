@@ -70,18 +70,11 @@ def accumulate_register(fold: Reduction) -> list[str]:
     return merge(fold, [name], [lifted], [name])
 
 
-def accumulate_lane(fold: Reduction, lane: str) -> list[str]:
-    """Merge the lifted element into the state of its vector lane."""
+def accumulate(fold: Reduction, kind: str, index: str) -> list[str]:
+    """Merge the lifted element into a state in memory: of its vector "lane", or of its column on a "line"."""
     fresh = [f"{name}_next" for name in state_names(fold)]
-    lines = merge(fold, get_state(fold, "lane", lane), [value.name for value in fold.inputs], fresh)
-    return [*lines, *put_state(fold, "lane", lane, fresh)]
-
-
-def accumulate_column(fold: Reduction, index: str) -> list[str]:
-    """Merge the lifted element into the state of its column."""
-    fresh = [f"{name}_next" for name in state_names(fold)]
-    lines = merge(fold, get_state(fold, "line", index), [value.name for value in fold.inputs], fresh)
-    return [*lines, *put_state(fold, "line", index, fresh)]
+    lines = merge(fold, get_state(fold, kind, index), [value.name for value in fold.inputs], fresh)
+    return [*lines, *put_state(fold, kind, index, fresh)]
 
 
 def reset_lanes(folds: tuple[Reduction, ...], count: str) -> list[str]:

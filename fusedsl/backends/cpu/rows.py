@@ -127,7 +127,7 @@ def elements(roles: ValueRoles, p: int) -> list[str]:
     phase, lanes = roles.kernel.phases[p], roles.accumulates_in_memory(p)
     if lanes:
         start = reduce.reset_lanes(phase.folds, str(LANES))
-        folding = [line for f in phase.folds for line in reduce.accumulate_lane(f, "lane")]
+        folding = [line for f in phase.folds for line in reduce.accumulate(f, "lane", "lane")]
     else:
         start = [line for f in phase.folds for line in reduce.identity(f)]
         folding = [line for f in phase.folds for line in reduce.accumulate_register(f)]
@@ -224,7 +224,7 @@ def element(roles: ValueRoles, p: int, index: str, scan_step=scan.in_row) -> lis
     lines += sort.store_element(phase, f"flat + {index}")
     lines += [reduce.put(value.name, f"flat + {index}", value.name) for value in roles.scratch_of(p)]
     return lines + [
-        line for f in phase.column_reductions for line in reduce.accumulate_column(f, f"base + flat + {index}")
+        line for f in phase.column_reductions for line in reduce.accumulate(f, "line", f"base + flat + {index}")
     ]
 
 

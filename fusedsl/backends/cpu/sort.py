@@ -57,8 +57,8 @@ def row_sort(kernel: KernelIR, extents: tuple[int, ...]) -> LibrarySort | None:
 
 def row_sort_operand(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> int | None:
     """The operand that holds the rows in order, if they are contiguous there and the kernel stores nothing else."""
-    order, found, ranked = sort_of(kernel), row_sort(kernel, extents), kernel.phases[1:]
-    if found is None or found.count or order is None or order.values is None or len(ranked) != 1 or not ranked[0].ranks:
+    order, sorts, ranked = sort_of(kernel), row_sort(kernel, extents), kernel.phases[1:]
+    if sorts is None or sorts.count or order is None or order.values is None or len(ranked) != 1 or not ranked[0].ranks:
         return None
     rows, stores = ranked[0].row_stores or kernel.phases[0].row_stores, ranked[0].stores
     if rows or len(stores) != 1 or stores[0].value != order.values.name or order.count is not None or ranked[0].folds:
@@ -66,7 +66,7 @@ def row_sort_operand(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[
     k, lines = stores[0].operand, list(zip(extents[: kernel.row_axes], strides[stores[0].operand]))
     steps = [prod(extents[axis + 1 :]) for axis in range(kernel.row_axes)]
     whole = all(n == 1 or step == wanted for (n, step), wanted in zip(lines, steps))
-    alike = kernel.operands[k].dtype.name == found.dtype and strides[k][-1:] == (1,)
+    alike = kernel.operands[k].dtype.name == sorts.dtype and strides[k][-1:] == (1,)
     return k if whole and alike else None
 
 

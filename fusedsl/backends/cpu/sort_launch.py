@@ -15,22 +15,22 @@ from .workspace import in_workspace
 
 def sort_schedule(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
     """The schedule of a kernel that sorts (see `schedule.choose`)."""
-    found, place = row_sort(kernel, extents), row_sort_operand(kernel, extents, strides)
-    if found is None:
+    library, place = row_sort(kernel, extents), row_sort_operand(kernel, extents, strides)
+    if library is None:
         return "rows"
-    if found.count:
+    if library.count:
         return "sorted:best"
     return "sorted" if place is None else f"sorted:{place}"
 
 
 def sort_launch(kernel: KernelIR, place: str, extents: tuple[int, ...], grain: int) -> CpuLaunch:
     """Sorts in memory: keys, NumPy's sort, and ranks unless the elements are where they are wanted."""
-    rows, found, wanted = prod(extents[: kernel.row_axes]), row_sort(kernel, extents), sort_of(kernel)
-    assert found is not None and wanted is not None
+    rows, library, wanted = prod(extents[: kernel.row_axes]), row_sort(kernel, extents), sort_of(kernel)
+    assert library is not None and wanted is not None
     names, memory = ["keys", ROW_SORT], 0
     if place.isdigit():
-        found = replace(found, operand=int(place))
+        library = replace(library, operand=int(place))
     else:
-        names, (found, memory) = [*names, "ranks"], in_workspace(wanted, found, rows)
+        names, (library, memory) = [*names, "ranks"], in_workspace(wanted, library, rows)
     stages = tuple(CpuStage(name, rows, grain) for name in names)
-    return CpuLaunch(stages, memory, unit_seconds=seconds(kernel, extents) / max(1, rows), row_sort=found)
+    return CpuLaunch(stages, memory, unit_seconds=seconds(kernel, extents) / max(1, rows), row_sort=library)

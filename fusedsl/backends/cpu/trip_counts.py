@@ -34,7 +34,7 @@ def until_wrap(x: LLVMValue, n: LLVMValue, slope: LLVMValue) -> LLVMValue:
 def _until_crossed(x: LLVMValue, y: LLVMValue, step: int) -> LLVMValue:
     """until_less for a literal slope; a difference that wraps gives FOREVER or fewer iterations: both are valid."""
     if step > 0:
-        apart = y - x
-        return select(apart > 0, (apart - 1) // step + 1, FOREVER)
-    apart = x - y
-    return select(apart >= 0, apart // -step + 1, FOREVER)
+        distance = y - x
+        return select(distance > 0, (distance - 1) // step + 1, FOREVER)
+    distance = x - y
+    return select(distance >= 0, distance // -step + 1, FOREVER)

@@ -62,12 +62,12 @@ def row_sort_arrays(order: Sort, selects: bool) -> list[ScratchArray]:
     return [*keys, *best] if selects else keys
 
 
-def in_workspace(order: Sort, found: LibrarySort, rows: int) -> tuple[LibrarySort, int]:
+def in_workspace(order: Sort, library: LibrarySort, rows: int) -> tuple[LibrarySort, int]:
     """(the sort of so many rows with its places in the workspace, bytes of it)."""
-    arrays = row_sort_arrays(order, found.count > 0)
-    counts = {"rows * columns": rows * found.columns, f"rows * {order.count}": rows * found.count}
+    arrays = row_sort_arrays(order, library.count > 0)
+    counts = {"rows * columns": rows * library.columns, f"rows * {order.count}": rows * library.count}
     ends = [_bytes(arrays[: k + 1], counts) for k in range(len(arrays))]
-    return (replace(found, best=ends[0], positions=ends[1]) if found.count else found), ends[-1]
+    return (replace(library, best=ends[0], positions=ends[1]) if library.count else library), ends[-1]
 
 
 def _bytes(arrays: list[ScratchArray], counts: dict[str, int]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ...hardware import Hardware, blocks_for
 from ...kernel_ir.kernel import KernelIR
@@ -54,8 +54,6 @@ class ComboSchedule(Schedule):
     members: tuple[Schedule, ...]
     threads: int
     blocks: int
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)
 
     @property
     def block_threads(self) -> int:
@@ -114,4 +112,4 @@ def schedule_combo(kernels: Sequence[KernelIR], schedules: Sequence[Schedule], h
     blocks = blocks_for(hardware, registers, threads)
     parts = "; ".join(s.reason for s in members)
     reason = f"{len(members)} kernels in one launch, on blocks of {threads} threads: {parts}"
-    return ComboSchedule(members, threads, blocks, reason, registers)
+    return ComboSchedule(members, threads, blocks, reason=reason, registers=registers)

@@ -12,16 +12,22 @@ from ...kernel_ir.launch_config import LaunchConfig
 Extents = tuple[int, ...]
 
 
-class Schedule:
+class ScheduledBlocks:
+    """What every schedule has, as a field or for its whole class."""
+
+    width: int  # elements of a vector
+    blocks: int  # per SM
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Schedule(ScheduledBlocks):
     """Base of the schedules, each a frozen dataclass: how a kernel's iterations map to threads.
 
     Its class attributes are what most schedules have; fields of that name replace them.
     """
 
-    width: int  # elements of a vector
-    blocks: int  # per SM
-    reason: str
-    registers: int  # a thread, by estimate
+    reason: str = dataclasses.field(default="", compare=False)
+    registers: int = dataclasses.field(default=0, compare=False)  # a thread, by estimate
     max_threads = 0  # threads are a launch parameter, up to this; 0: compiled
     length_specialized = True  # a binary serves one class of lengths alone
     multiplies = False  # of a matrix product: machine code depends on the contiguous axes of operands
@@ -58,8 +64,7 @@ class Schedule:
 
     def with_reason(self, reason: str) -> Any:
         """The same schedule, for a reason of its own."""
-        schedule: Any = self
-        return dataclasses.replace(schedule, reason=reason)
+        return dataclasses.replace(self, reason=reason)
 
     @property
     def compiled_form(self) -> Schedule:
@@ -69,7 +74,7 @@ class Schedule:
     @property
     def compile_key(self) -> tuple:
         """The fields that machine code depends on: all but the reason, the estimate, and what is left to the launch."""
-        form: Any = self.compiled_form
+        form = self.compiled_form
         return (type(form).__name__, *(getattr(form, f.name) for f in dataclasses.fields(form) if f.compare))
 
     def config(self, kernel: Any, extents: Extents) -> LaunchConfig:

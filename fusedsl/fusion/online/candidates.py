@@ -28,9 +28,9 @@ Key = tuple[frozenset, Axis]  # (rows, kv axis) of a set
 
 
 def group_reductions(
-    roots: Sequence[ScalarStore], apart: set[Node], running_reference: bool
+    roots: Sequence[ScalarStore], excluded: set[Node], running_reference: bool
 ) -> tuple[dict[Node, Node], list[ReductionSet]]:
-    """(every node with its rewritten form, the reduction sets); folds in `apart` stay as they are.
+    """(every node with its rewritten form, the reduction sets); folds in `excluded` stay as they are.
 
     Similar folds share a kv axis, with a tag that no axis of the program has. The tag grows with the nesting depth, and
     once more if a set would read its own results through a temporary.
@@ -45,7 +45,7 @@ def group_reductions(
         fold = with_arguments(old, args)
         if fold not in free:
             free.update(free_axes([fold]))
-        single_axis = fold.op == "fold" and len(fold.attr[1]) == 1 and old not in apart
+        single_axis = fold.op == "fold" and len(fold.attr[1]) == 1 and old not in excluded
         if not single_axis or not scores(fold.args[0], fold.attr[1][0], free):
             return fold
         (axis,) = fold.attr[1]

@@ -91,10 +91,10 @@ def match_attention(program: ScalarProgram, fits: Fits, running_reference: bool 
     roots = list(program.stores)
     if running_reference:
         roots = [replace(r, value=v) for r, v in zip(roots, distribute_sums([r.value for r in roots]))]
-    apart: set[Node] = set()
+    excluded: set[Node] = set()
     refused: dict[str, Node] = {}
     while True:
-        renamed, groups = group_reductions(roots, apart, running_reference)
+        renamed, groups = group_reductions(roots, excluded, running_reference)
         values = [renamed[r.value] for r in roots]
         unweighted: list[Node] = []
         if running_reference:
@@ -111,7 +111,7 @@ def match_attention(program: ScalarProgram, fits: Fits, running_reference: bool 
             ]
             return AttentionMatches(replace(program, stores=stores), tuple(patterns), tuple(refusals))
         for group, reason in failed:
-            apart |= set(group.rewritten)
+            excluded |= set(group.rewritten)
             refused.setdefault(reason, next(reversed(group.rewritten)))
 
 

@@ -52,8 +52,8 @@ class AttentionBuilder(AttentionFrame):
         runs = pattern.reduction.running_reference
         join, rise = (merging.update_row_max(), merging.choose_reference()) if runs else (None, None)
         inputs, row_inputs = read
-        found = (lanes, scores, tile, state, weighings, row, row_stores, endings, mask)
-        return AttentionBody(*found, inputs, row_inputs, join, rise, parts, self._paged_operands(), mask_words)
+        fields = (lanes, scores, tile, state, weighings, row, row_stores, endings, mask)
+        return AttentionBody(*fields, inputs, row_inputs, join, rise, parts, self._paged_operands(), mask_words)
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
@@ -95,17 +95,17 @@ class AttentionBuilder(AttentionFrame):
         before = dataclasses.replace(before, row=row)
         later = [*known, *held, *slots, *wanted]
         folded = [x.value for x in second]
-        apart = [n for n in weights if n not in folded]  # after the reductions: registers hold one of both
-        if not folded or not apart:
+        unfolded = [n for n in weights if n not in folded]  # after the reductions: registers hold one of both
+        if not folded or not unfolded:
             after = self.elements(second, weights, later)
             self.phase_nodes += [(first, held, known, before), (second, weights, later, after)]
             return self._phases()
-        reused = [n for n in computed(apart, set(later)) if n in folded]
+        reused = [n for n in computed(unfolded, set(later)) if n in folded]
         left = list(dict.fromkeys([*reused, *(n for n in weights if n in folded)]))
         after = self.elements(second, left, later)
-        last = self.elements((), apart, [*later, *reused])
+        last = self.elements((), unfolded, [*later, *reused])
         self.phase_nodes += [(first, held, known, before), (second, left, later, after)]
-        self.phase_nodes.append(((), apart, [*later, *reused], last))
+        self.phase_nodes.append(((), unfolded, [*later, *reused], last))
         return self._phases()
 
     def _phases(self) -> tuple[Phase, ...]:

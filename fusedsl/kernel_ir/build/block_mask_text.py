@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
-from ...ir.graph import Node, value_of
+from ...ir.graph import Node, search, value_of
 from ...ir.printer import show_literal
 from ...rewrite.intervals.interval_analysis import Intervals
 from ...rewrite.intervals.three_valued_logic import NO, UNKNOWN, YES, Truth
@@ -54,12 +54,6 @@ def describe_finite_mask(online: OnlineReduction) -> str:
 
 def _large_constants(roots: Iterable[Node]) -> Iterator[Node]:
     """Large constants among the branches of selects, outside of scores."""
-    stack, seen = list(roots), set()
-    while stack:
-        n = stack.pop()
-        if n in seen or n.op == "fold":
-            continue
-        seen.add(n)
-        stack += n.args
+    for n in search(roots, lambda n: () if n.op == "fold" else n.args):
         if n.op == "where":
             yield from (a for a in n.args[1:] if a.op == "const" and FINITE_MASK < abs(value_of(a)) < inf)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...fusion.cost_model import computed_nodes
-from ...ir.graph import Node, walk
+from ...ir.graph import Node, search, walk
 from ...ir.types import FLOAT32
 from .rematerialization import computed_below, recompute_cost
 
@@ -33,16 +33,10 @@ def hoistable(roots: Sequence[Node], leaves: TileLeaves) -> Node | None:
     stop = set(leaves.scores | leaves.known)
     plain = _without_selects(roots, leaves)
     expensive: dict[Node, None] = {}
-    stack, seen = list(roots), set(stop)
-    while stack:
-        n = stack.pop()
-        if n in seen or n.op == "const":
-            continue
-        seen.add(n)
-        if n in plain and n.type.dtype.compute is FLOAT32 and recompute_cost(n, stop) >= WORTH_HOISTING:
+    for n in search(roots, lambda n: () if n in stop or n in expensive else n.args):
+        costly = n in plain and n not in stop and n.op != "const" and n.type.dtype.compute is FLOAT32
+        if costly and recompute_cost(n, stop) >= WORTH_HOISTING:
             expensive[n] = None
-        else:
-            stack += n.args
     lowest = [n for n in expensive if not any(m in expensive for m in computed_below(n.args, stop))]
     if len(lowest) != 1 or not leaves.scores.isdisjoint(computed_nodes(roots, frozenset(lowest))):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...fusion import cost_model
-from ...ir.graph import Node
+from ...ir.graph import Node, search
 from ...ir.types import BOOL
 from .attention_frame import AttentionFrame
 from .rematerialization import recompute_cost
@@ -30,22 +30,15 @@ def _index_masks(emitter: AttentionFrame, roots: list[Node], scores: set[Node]) 
     """Expensive masks of indices alone, such as dropout: one bit of each is kept, while their operands would fill
     registers."""
     stream, lanes = set(emitter.pattern.reduction.axes), set(emitter.query_axes)
-    free, known, masks = emitter.free, set(emitter.known()), []
-    stack, seen = list(roots), set(scores)
-    while stack:
-        n = stack.pop()
-        if n in seen or n.op == "const":
-            continue
-        seen.add(n)
+    free, known, masks = emitter.free, set(emitter.known()), dict[Node, None]()
+    for n in search(roots, lambda n: () if n in scores or n in masks else n.args):
         axes = free.get(n, frozenset())
         if n.type.dtype is BOOL and axes & stream and axes & lanes and recompute_cost(n, known) >= WORTH_A_LOOP:
             below = computed([n], set())
             read = [m for m in below if m.op in ("load", "fetch") and free[m] & stream]
             if not read and scores.isdisjoint(below):
-                masks.append(n)
-                continue
-        stack += n.args
-    return masks
+                masks[n] = None
+    return list(masks)
 
 
 def computed(roots: Iterable[Node], stop: Iterable[Node]) -> list[Node]:

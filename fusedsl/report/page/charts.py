@@ -27,11 +27,11 @@ DIGITS = dict(zip("012", ("skipped", "masked", "whole")))
 
 def bytes_picture(data: Mapping[str, Any]) -> str:
     """Two bars as long as the bytes that move: each unfused operation, and each kernel."""
-    told = data["explanation"]
-    most = max(told["before"]["bytes"], told["bytes"], 1)
-    steps = [(s["operation"], s["bytes"], "old") for s in told["before"]["steps"]]
-    kernels = [(k["name"], k["bytes"], f"box k{n % 8}") for n, k in enumerate(told["kernels"])]
-    before, after = bytes_text(told["before"]["bytes"]), bytes_text(told["bytes"])
+    explained = data["explanation"]
+    most = max(explained["before"]["bytes"], explained["bytes"], 1)
+    steps = [(s["operation"], s["bytes"], "old") for s in explained["before"]["steps"]]
+    kernels = [(k["name"], k["bytes"], f"box k{n % 8}") for n, k in enumerate(explained["kernels"])]
+    before, after = bytes_text(explained["before"]["bytes"]), bytes_text(explained["bytes"])
     parts = [*_bar(steps, most, 0, f"unfused: {before}"), *_bar(kernels, most, BAR + 30, f"fused: {after}")]
     return drawing("".join(parts), WIDTH, 2 * BAR + 56, "bytes that move, unfused and fused", class_="wide")
 

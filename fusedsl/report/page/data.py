@@ -9,7 +9,7 @@ from ...errors import CompileError
 from ...fusion.roofline import Work
 from ...fusion.unfused_cost import unfused_kernels
 from ...hardware import Hardware
-from ...ir.graph import Graph, Node
+from ...ir.graph import Graph, Node, search
 from ...program import Program
 from ...program.resolve_call import ResolvedCall
 from ...runtime.compile import source_of
@@ -106,20 +106,13 @@ def _results(graph: Graph, steps: Sequence[Node]) -> list[str | int]:
 
 def _below(root: Node, number: Mapping[Node, int], graph: Graph) -> list[str | int]:
     """The operations and parameters that a value comes from, through views and what operations include."""
-    found: dict[str | int, None] = {}
-    stack, seen = [root], set[Node]()
-    while stack:
-        n = stack.pop()
-        if n in seen:
-            continue
-        seen.add(n)
+    sources: dict[str | int, None] = {}
+    for n in search([root], lambda n: () if n in number else n.args[::-1]):
         if n in number:
-            found[number[n]] = None
+            sources[number[n]] = None
         elif n.op == "param":
-            found[graph.parameters[n.attr].name] = None
-        else:
-            stack += reversed(n.args)
-    return list(found)
+            sources[graph.parameters[n.attr].name] = None
+    return list(sources)
 
 
 # -- the roofline
@@ -167,7 +160,7 @@ def _point(bytes: int, instructions: int, time: float | None, limits: Hardware) 
 
 def _listings(call: ResolvedCall, explanation: Explanation, compiles: bool, absent: dict[str, str]) -> list[dict]:
     """The generated files, with PTX and SASS for a GPU."""
-    found = []
+    listings = []
     for members, report in zip(call.launches, explanation.kernels):
         if call.is_by_library(members):
             continue
@@ -182,10 +175,10 @@ def _listings(call: ResolvedCall, explanation: Explanation, compiles: bool, abse
                 listing = list_kernel(call, report.name, call.built(members))
             except CompileError as fault:
                 absent["listings"] = fault.message
-        found.append(listing)
-    if notes := [listing.note for listing in found if listing.note]:
+        listings.append(listing)
+    if notes := [listing.note for listing in listings if listing.note]:
         absent["listings"] = notes[0]
-    return [_listing(listing, LONGEST_LISTING // len(found)) for listing in found]
+    return [_listing(listing, LONGEST_LISTING // len(listings)) for listing in listings]
 
 
 def _listing(listing: Listing, most: int) -> dict[str, Any]:

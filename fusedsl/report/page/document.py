@@ -33,8 +33,8 @@ POLICY = "default-src 'none'; img-src data:; script-src 'unsafe-inline'; style-s
 
 def document(data: Mapping[str, Any]) -> str:
     """The page of this data (see data.py)."""
-    told = headline(data["explanation"])
-    parts = [tag("h1", escape(told)), tag("p", escape(times(data["explanation"])), class_="faint")]
+    title = headline(data["explanation"])
+    parts = [tag("h1", escape(title)), tag("p", escape(times(data["explanation"])), class_="faint")]
     for k, (name, section, is_open) in enumerate(SECTIONS):
         if name == "Tiles of the mask" and not data["tiles"]:
             continue
@@ -48,27 +48,27 @@ def document(data: Mapping[str, Any]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
-        f"<title>{escape(told)}</title>\n<style>\n{style}</style></head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style></head>\n<body>\n"
         + "\n".join(parts)
         + f"\n{embedded(data, 'data')}\n<script>\n{script}</script>\n"
         "</body></html>\n"
     )
 
 
-def headline(told: Mapping[str, Any]) -> str:
+def headline(explained: Mapping[str, Any]) -> str:
     """`1 kernel instead of 7 · 134 MB instead of 896 MB`."""
-    before = told["before"]
-    kernels = f"{plural(len(told['kernels']), 'kernel')} instead of {before['kernels']}"
-    return f"{kernels} · {bytes_text(told['bytes'])} instead of {bytes_text(before['bytes'])}"
+    before = explained["before"]
+    kernels = f"{plural(len(explained['kernels']), 'kernel')} instead of {before['kernels']}"
+    return f"{kernels} · {bytes_text(explained['bytes'])} instead of {bytes_text(before['bytes'])}"
 
 
-def times(told: Mapping[str, Any]) -> str:
+def times(explained: Mapping[str, Any]) -> str:
     """The target, and the times that are known of the call."""
-    parts = [told["target"]]
-    if told["measured_seconds"] is not None:
-        parts.append(f"{seconds_text(told['measured_seconds'])} measured")
-    if told["seconds"] is not None and told["before"]["seconds"] is not None:
-        by_model = f"{seconds_text(told['seconds'])} instead of {seconds_text(told['before']['seconds'])}"
+    parts = [explained["target"]]
+    if explained["measured_seconds"] is not None:
+        parts.append(f"{seconds_text(explained['measured_seconds'])} measured")
+    if explained["seconds"] is not None and explained["before"]["seconds"] is not None:
+        by_model = f"{seconds_text(explained['seconds'])} instead of {seconds_text(explained['before']['seconds'])}"
         parts.append(f"about {by_model}, by the time model")
     return " · ".join(parts)
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 def explanation_html(explanation: Explanation) -> str:
     """Headline, program, bytes and kernels, and all of `str()` folded away."""
-    told = explanation.to_dict()
-    rows = "".join(_row(k, kernel) for k, kernel in enumerate(told["kernels"]))
+    explained = explanation.to_dict()
+    rows = "".join(_row(k, kernel) for k, kernel in enumerate(explained["kernels"]))
     parts = [
-        tag("b", escape(headline(told))),
-        tag("div", escape(times(told)), class_="faint"),
-        tag("pre", escape("\n".join(told["program"]))),
-        bytes_picture({"explanation": told}),
+        tag("b", escape(headline(explained))),
+        tag("div", escape(times(explained)), class_="faint"),
+        tag("pre", escape("\n".join(explained["program"]))),
+        bytes_picture({"explanation": explained}),
         tag("div", f"<table>{rows}</table>", class_="scroll"),
         f"<details><summary>all of it</summary>{tag('pre', escape(str(explanation)))}</details>",
     ]

@@ -18,7 +18,7 @@ Data = Mapping[str, Any]
 
 def program(data: Data) -> str:
     """The program, each expression on the colours of the kernels that compute it, and the arguments."""
-    told = data["explanation"]
+    report = data["explanation"]
     pieces = "".join(
         tag(
             "span",
@@ -31,8 +31,8 @@ def program(data: Data) -> str:
         else escape(p["text"])
         for p in data["program"]
     )
-    keys = "".join(tag("span", escape(f"kernel {k}"), class_=colour([k])) for k in range(len(told["kernels"])))
-    given = escape("\n".join(told["arguments"]) or "no arguments")
+    keys = "".join(tag("span", escape(f"kernel {k}"), class_=colour([k])) for k in range(len(report["kernels"])))
+    given = escape("\n".join(report["arguments"]) or "no arguments")
     return tag("pre", pieces, class_="program") + tag("p", keys, class_="key") + tag("pre", given)
 
 
@@ -44,12 +44,12 @@ def _kernels(kernels: Sequence[int]) -> str:
 def before_and_after(data: Data) -> str:
     """The bytes that move, and the graphs."""
     before, after = before_picture(data), after_picture(data)
-    told = data["explanation"]
-    steps, kernels = told["before"]["kernels"], len(told["kernels"])
+    report = data["explanation"]
+    steps, kernels = report["before"]["kernels"], len(report["kernels"])
     left = tag("h3", f"Before: {plural(steps, 'operation')}") + (
-        before or _counts(s["operation"] for s in told["before"]["steps"])
+        before or _counts(s["operation"] for s in report["before"]["steps"])
     )
-    right = tag("h3", f"After: {plural(kernels, 'kernel')}") + (after or _counts(k["name"] for k in told["kernels"]))
+    right = tag("h3", f"After: {plural(kernels, 'kernel')}") + (after or _counts(k["name"] for k in report["kernels"]))
     return bytes_picture(data) + tag("div", tag("div", left) + tag("div", right), class_="sides")
 
 
@@ -165,16 +165,16 @@ def tiles(data: Data) -> str:
     return tag("div", "".join(map(_tiles, data["tiles"])), class_="cards")
 
 
-def _tiles(found: Data) -> str:
-    head = tag("h3", f"kernel {found['kernel']}")
-    if not found["cells"]:
-        return tag("div", head + tag("p", escape(found["note"]), class_="faint"))
-    skipped, masked, full = found["counts"]
-    (rows, columns), whole = found["cell"], found["cell"] == found["tile"]
+def _tiles(tiles: Data) -> str:
+    head = tag("h3", f"kernel {tiles['kernel']}")
+    if not tiles["cells"]:
+        return tag("div", head + tag("p", escape(tiles["note"]), class_="faint"))
+    skipped, masked, full = tiles["counts"]
+    (rows, columns), whole = tiles["cell"], tiles["cell"] == tiles["tile"]
     size = f"A square is {'a tile' if whole else 'several tiles'} of {rows} queries × {columns} keys"
     words = f"{size}: {skipped:,} tiles are skipped, {masked:,} are masked element by element, {full:,} need no mask."
     key = f"{_swatch('--l0', 'no mask')}{_swatch('--l2', 'masked')}{_swatch('--paper', 'skipped')}"
-    return tag("div", head + tile_picture(found) + tag("p", key, class_="key") + tag("p", words, class_="faint"))
+    return tag("div", head + tile_picture(tiles) + tag("p", key, class_="key") + tag("p", words, class_="faint"))
 
 
 def _swatch(variable: str, text: str) -> str:
@@ -211,13 +211,13 @@ def passes(data: Data) -> str:
 
 def notes(data: Data) -> str:
     """Why kernels are not merged, float64 that no input asked for, and notes."""
-    told = data["explanation"]
-    widened = [f"{w['operation']}: {w['reason']}" if w["reason"] else w["operation"] for w in told["widened"]]
+    report = data["explanation"]
+    widened = [f"{w['operation']}: {w['reason']}" if w["reason"] else w["operation"] for w in report["widened"]]
     lists = (
-        ("Not merged", [barrier_text(r["reason"], r["seconds"]) for r in told["refused"]]),
+        ("Not merged", [barrier_text(r["reason"], r["seconds"]) for r in report["refused"]]),
         ("In float64, though no input is", widened),
-        ("Notes", told["notes"]),
-        ("Temporaries", [f"{t['name']}: {t['type']}, {bytes_text(t['bytes'])}" for t in told["temporaries"]]),
+        ("Notes", report["notes"]),
+        ("Temporaries", [f"{t['name']}: {t['type']}, {bytes_text(t['bytes'])}" for t in report["temporaries"]]),
     )
     return "".join(tag("h3", name) + _list(lines) for name, lines in lists if lines)
 

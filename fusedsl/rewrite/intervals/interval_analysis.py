@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ...ir.graph import Node, Type, constant, node, resolve, walk
+from ...ir.graph import Node, Type, constant, node, resolve, search, walk
 from ...ir.ops import CASTS
 from ...ir.types import BOOL
 from .integer_ranges import Ranges, wraps_nowhere
@@ -139,19 +139,13 @@ class Intervals:
     def _reads(self, root: Node, user: Node) -> bool:
         """Whether a value is read from memory, or computed from it in integers more than half as wide as its user's;
         sums of narrower ones cannot wrap."""
-        stack, seen = [(root, user)], set[tuple[Node, Node]]()
-        while stack:
-            visit = stack.pop()
-            if visit in seen:
-                continue
-            seen.add(visit)
+
+        def below(visit: tuple[Node, Node]) -> list[tuple[Node, Node]]:
             n, parent = visit
-            if n.op in ("load", "fetch") and self.varies(n):
-                return True
             narrow = n.type.dtype.kind in "iu" and 2 * n.type.dtype.bits <= user.type.dtype.bits
-            if not narrow or parent.op not in SUMS:
-                stack += [(a, parent if parent.op not in SUMS else n) for a in n.args]
-        return False
+            return [(a, n if parent.op in SUMS else parent) for a in n.args if not narrow or parent.op not in SUMS]
+
+        return any(n.op in ("load", "fetch") and self.varies(n) for n, _ in search([(root, user)], below))
 
     def _extreme(self, n: Node) -> Bounds:
         if n not in self.extremes:

@@ -8,7 +8,7 @@ from itertools import combinations
 from math import inf, isinf, log
 
 from ...ir.folds import highest, lowest, pick
-from ...ir.graph import Node, Type, constant, is_literal, node, value_of, walk
+from ...ir.graph import Node, Type, constant, is_literal, node, search, value_of, walk
 from ...ir.types import BOOL, FLOAT32, DType
 from ..scalar_builder import product_of
 from ..scalar_builder import scalar_op as op
@@ -73,18 +73,15 @@ class Component:
         The guard and the conditions of the weight hold, and the exponential is not exp(-inf).
         """
         conditions = [self.guard] if self.guard is not None else []
-        stack = [self.weight] if self.weight is not None else []
-        seen = set[Node]()
-        while stack:
-            n = stack.pop()
-            if n in seen:
-                continue
-            seen.add(n)
-            if n.op == "multiply":
-                stack += n.args
-            elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
-                conditions.append(n.args[0])
-                stack.append(n.args[1])
+
+        def is_masked(n: Node) -> bool:
+            return n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0
+
+        def factors(n: Node) -> tuple[Node, ...]:
+            return n.args if n.op == "multiply" else n.args[1:2] if is_masked(n) else ()
+
+        parts = search([self.weight] if self.weight is not None else [], factors)
+        conditions += [n.args[0] for n in parts if is_masked(n)]
         if self.exponent is not None and self.skips:
             value = self.exponent.reference.value
             nothing = constant(float("-inf") if self.exponent.scale > 0 else float("inf"), value.type.dtype.compute)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf
 
 from ...ir.folds import pick
-from ...ir.graph import Node, constant, walk
+from ...ir.graph import Node, constant, search, walk
 from ...ir.ops import CASTS
 from ..scalar_builder import is_positive, replace_nodes
 from ..selects import Select, SelectAnalysis, is_number, literal, select_node
@@ -43,16 +43,16 @@ class Masks:
     def _masked(self, value: Node, identity: float) -> dict[Node, Node]:
         """The outermost values below an element whose mask can be hoisted, with their replacements."""
         new: dict[Node, Node] = {}
-        stack, seen = [(value, identity)], set()
-        while stack:
-            masked = stack.pop()
-            if masked in seen:
-                continue
-            seen.add(masked)
-            replacements = self._at(*masked)
-            new |= replacements or {}
-            if replacements is None and not (masked[1] == 0 and self.analysis.may_be_infinite(masked[0])):
-                stack += _masked_operands(*masked)
+        hoisted = set[tuple[Node, float]]()
+
+        def below(masked: tuple[Node, float]) -> Iterable[tuple[Node, float]]:
+            ends = masked in hoisted or (masked[1] == 0 and self.analysis.may_be_infinite(masked[0]))
+            return () if ends else _masked_operands(*masked)
+
+        for masked in search([(value, identity)], below):
+            if (replacements := self._at(*masked)) is not None:
+                hoisted.add(masked)
+                new |= replacements
         return new
 
     def _at(self, n: Node, identity: float) -> dict[Node, Node] | None:

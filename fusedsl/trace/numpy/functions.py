@@ -212,21 +212,9 @@ def _nan_to_num(recorder: Recorder, x: Any, copy: bool = True, nan: Any = 0.0, p
     return x if x.ndim else result
 
 
-def _shape(recorder: Recorder, a: Any) -> Any:
-    return a.shape
-
-
-def _size(recorder: Recorder, a: Any, axis: Any = None) -> Any:
-    return a.size if axis is None else a.shape[axis]
-
-
 def _angle(recorder: Recorder, z: Any, deg: bool = False) -> Any:
     result = recorder.apply("arctan2", 0, z)
     return result * (180 / np.pi) if deg else result
-
-
-def _imag(recorder: Recorder, x: Any) -> Any:
-    return recorder.apply("zeros_like", x)
 
 
 def _copy(recorder: Recorder, x: Any) -> Any:
@@ -262,8 +250,8 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "diff": _diff,
     "iscomplexobj": lambda recorder, x: False,
     "isrealobj": lambda recorder, x: True,
-    "shape": _shape,
-    "size": _size,
+    "shape": lambda recorder, a: a.shape,
+    "size": lambda recorder, a, axis=None: a.size if axis is None else a.shape[axis],
     "ndim": lambda recorder, a: a.ndim,
     **LIKE,
     "real": lambda recorder, x: x,
@@ -271,7 +259,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "conjugate": _copy,
     "nan_to_num": _nan_to_num,
     "angle": _angle,
-    "imag": _imag,
+    "imag": lambda recorder, x: recorder.apply("zeros_like", x),
     **PRODUCTS,
     **INDEXING,
     **SCATTERING,

@@ -82,8 +82,8 @@ def flipped(recorder: Recorder, m: Any, axis: Any) -> Any:
     """A view reversed along axes."""
     recorder.apply("flip", m, axis)  # checks the axes
     axes = range(m.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
-    turned = {a % m.ndim for a in recorder.specialized(tuple(axes))}
-    return recorder.lifted(m)[tuple(slice(None, None, -1 if k in turned else 1) for k in range(m.ndim))]
+    reversed_axes = {a % m.ndim for a in recorder.specialized(tuple(axes))}
+    return recorder.lifted(m)[tuple(slice(None, None, -1 if k in reversed_axes else 1) for k in range(m.ndim))]
 
 
 def _outer(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ...errors import ArgumentError, ShapeError, Unsupported
@@ -66,10 +67,6 @@ def _split(recorder: Recorder, ary: Any, indices_or_sections: Any, axis: int = 0
     return [ary[(*cut, slice(first, last))] for first, last in zip([0, *ends], [*ends, None])]
 
 
-def _array_split(recorder: Recorder, ary: Any, indices_or_sections: Any, axis: int = 0) -> list:
-    return _split(recorder, ary, indices_or_sections, axis, even=False)
-
-
 def _split_along(axis: int) -> Callable[..., Any]:
     def apply(recorder: Recorder, ary: Any, indices_or_sections: Any) -> list:
         return _split(recorder, ary, indices_or_sections, axis if ary.ndim > 1 else 0)
@@ -83,10 +80,6 @@ def _unstack(recorder: Recorder, x: Any, /, *, axis: int = 0) -> tuple:
     return tuple(x[(*cut, k)] for k in range(int(x.shape[index])))
 
 
-def _dstack(recorder: Recorder, tup: Any) -> Any:
-    return recorder.apply("concat", tuple(_with_rank(recorder.lifted(a), 3) for a in tup), 2)
-
-
 def _column_stack(recorder: Recorder, tup: Any) -> Any:
     parts = [recorder.lifted(a) for a in tup]
     return recorder.apply("concat", tuple(a[:, None] if a.ndim == 1 else a for a in parts), 1)
@@ -94,14 +87,9 @@ def _column_stack(recorder: Recorder, tup: Any) -> Any:
 
 def _append(recorder: Recorder, arr: Any, values: Any, axis: Any = None) -> Any:
     if axis is None:
-        return recorder.apply(
-            "concat", tuple(recorder.apply("reshape", a, -1) for a in (arr, _strong(recorder, values))), 0
-        )
+        strong = recorder.tracer(recorder.builder.strong(recorder.node(values)))
+        return recorder.apply("concat", tuple(recorder.apply("reshape", a, -1) for a in (arr, strong)), 0)
     return recorder.apply("concat", (arr, values), axis)
-
-
-def _strong(recorder: Recorder, x: Any) -> Any:
-    return recorder.tracer(recorder.builder.strong(recorder.node(x)))
 
 
 def _rot90(recorder: Recorder, m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
@@ -161,12 +149,12 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "diag": _diag,
     "trace": _trace,
     "split": _split,
-    "array_split": _array_split,
+    "array_split": partial(_split, even=False),
     "vsplit": _split_along(0),
     "hsplit": _split_along(1),
     "dsplit": lambda recorder, ary, indices_or_sections: _split(recorder, ary, indices_or_sections, 2),
     "unstack": _unstack,
-    "dstack": _dstack,
+    "dstack": lambda recorder, tup: recorder.apply("concat", tuple(_with_rank(recorder.lifted(a), 3) for a in tup), 2),
     "column_stack": _column_stack,
     "append": _append,
     "rot90": _rot90,

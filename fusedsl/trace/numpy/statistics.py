@@ -91,10 +91,6 @@ def _vector_norm(recorder: Recorder, x: Any, /, *, axis: Any = None, keepdims: b
     return _norm(recorder, flat, None if ord == 2 else ord, axis, keepdims)
 
 
-def _matrix_norm(recorder: Recorder, x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    return _norm(recorder, x, ord, (-2, -1), keepdims)
-
-
 def _cumulative(name: str, start: int) -> Callable[..., Any]:
     def apply(recorder: Recorder, x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None,
               include_initial: bool = False) -> Any:  # fmt: skip
@@ -145,10 +141,6 @@ def _spacing(recorder: Recorder, x: Any) -> Any:
     return recorder.apply("nextafter", x, beyond) - x
 
 
-def _float_power(recorder: Recorder, x1: Any, x2: Any) -> Any:
-    return recorder.apply("power", *(recorder.apply("astype", x, "float64") for x in (x1, x2)))
-
-
 def _infinite(compare: str) -> Callable[..., Any]:
     def apply(recorder: Recorder, x: Any, out: Any = None) -> Any:
         return write_out(recorder, out, recorder.apply("isinf", x) & recorder.apply(compare, x, 0))
@@ -172,11 +164,11 @@ def _cross(recorder: Recorder, a: Any, b: Any, axis: Any, **axes: int) -> Any:
     """cross, of vectors with 3 elements: along `axis`, or axes of each operand and of the result."""
     parts = [recorder.lifted(x) for x in (a, b)]
     axisa, axisb, axisc = axes.values() if axis is None else (axis,) * 3
-    turned = [moveaxis(recorder, x, place, -1) for x, place in zip(parts, (axisa, axisb))]
-    if any(int(x.shape[-1]) != 3 for x in turned):
+    moved = [moveaxis(recorder, x, place, -1) for x, place in zip(parts, (axisa, axisb))]
+    if any(int(x.shape[-1]) != 3 for x in moved):
         raise Unsupported("cross of vectors that have not 3 elements", "unsupported.function",
                           help="a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0] for two")  # fmt: skip
-    (x, y), roll = turned, lambda v, k: recorder.apply("roll", v, -k, -1)
+    (x, y), roll = moved, lambda v, k: recorder.apply("roll", v, -k, -1)
     result = roll(x, 1) * roll(y, 2) - roll(x, 2) * roll(y, 1)
     return moveaxis(recorder, result, -1, axisc)
 
@@ -224,7 +216,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "ptp": _ptp,
     "norm": _norm,
     "vector_norm": _vector_norm,
-    "matrix_norm": _matrix_norm,
+    "matrix_norm": lambda recorder, x, /, *, keepdims=False, ord="fro": _norm(recorder, x, ord, (-2, -1), keepdims),
     "cross": _cross,
     "matvec": lambda recorder, x1, x2: recorder.apply("matmul", x1, recorder.lifted(x2)[..., None])[..., 0],
     "vecmat": lambda recorder, x1, x2: recorder.apply("matmul", recorder.lifted(x1)[..., None, :], x2)[..., 0, :],
@@ -242,7 +234,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "choose": _choose,
     "modf": _modf,
     "spacing": _spacing,
-    "float_power": _float_power,
+    "float_power": lambda recorder, *x: recorder.apply("power", *(recorder.apply("astype", v, "float64") for v in x)),
     "isposinf": _infinite("greater"),
     "isneginf": _infinite("less"),
     "kron": _kron,

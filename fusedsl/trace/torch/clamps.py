@@ -31,7 +31,7 @@ def _nan_is_a_bound() -> bool:
     return bool(torch.clamp(torch.zeros(1), min=math.nan).isnan())
 
 
-def _clamped(input, min, max):
+def _clamped(input, min=None, max=None):
     given = [bound for bound in (min, max) if bound is not None]
     r = recorder_of(input, *given)
     (x, *bounds), dtype = common(r, input, *given)
@@ -45,14 +45,8 @@ def _clamped(input, min, max):
     return result
 
 
-@torch_function()
-def clamp_min(input, min):
-    return _clamped(input, min, None)
-
-
-@torch_function()
-def clamp_max(input, max):
-    return _clamped(input, None, max)
+TABLE["clamp_min"] = lambda input, min: _clamped(input, min=min)
+TABLE["clamp_max"] = lambda input, max: _clamped(input, max=max)
 
 
 @torch_function()

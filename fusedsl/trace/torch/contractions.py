@@ -12,11 +12,11 @@ from ...ir.types import BOOL, FLOAT32
 from ...lang.declared_signatures import declared
 from ..numpy.contractions import subscripts_as_text
 from ..tracer import Tracer
-from .functions import cast, dtype_of, language, recorder_of, torch_function
+from .functions import TABLE, cast, dtype_of, language, recorder_of, torch_function
 from .joins import outer
 from .nn import dropout
 from .numbers import checked_integer
-from .reductions import sum_ as total
+from .reductions import total
 from .shapes import reshape, transpose, unsqueeze
 
 
@@ -46,18 +46,8 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 
 
 @torch_function()
-def addmv(input, mat, vec, *, beta=1, alpha=1):
-    return _scaled_sum(input, matmul(mat, vec), beta, alpha)
-
-
-@torch_function()
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
     return _scaled_sum(input, total(matmul(batch1, batch2), 0, dtype=batch1.dtype), beta, alpha)
-
-
-@torch_function()
-def addr(input, vec1, vec2, *, beta=1, alpha=1):
-    return _scaled_sum(input, outer(vec1, vec2), beta, alpha)
 
 
 @torch_function("linalg_multi_dot")
@@ -82,11 +72,6 @@ def tensordot(a, b, dims=2, out=None):
     if not isinstance(dims, int):
         dims = tuple(tuple(side) if isinstance(side, (tuple, list)) else (side,) for side in dims)
     return language("tensordot", a, b, dims)
-
-
-@torch_function("vecdot")
-def linalg_vecdot(input, other, *, dim=-1):
-    return total(input * other, dim)
 
 
 @torch_function()
@@ -237,3 +222,11 @@ def _grouped_query_attention(query: Any, key: Any, value: Any, given: _Scores) -
         given = replace(given, mask=split_heads(mask) if int(mask.shape[-3]) > 1 else unsqueeze(mask, -3))
     result = _softmax_attention(split_heads(query), unsqueeze(key, -3), unsqueeze(value, -3), given)
     return reshape(result, (*query.shape[:-1], value.shape[-1]))
+
+
+# Formulas, and functions that are others with some of their arguments.
+TABLE |= {
+    "addmv": lambda input, mat, vec, *, beta=1, alpha=1: _scaled_sum(input, matmul(mat, vec), beta, alpha),
+    "addr": lambda input, vec1, vec2, *, beta=1, alpha=1: _scaled_sum(input, outer(vec1, vec2), beta, alpha),
+    **dict.fromkeys(("linalg_vecdot", "vecdot"), lambda input, other, *, dim=-1: total(input * other, dim)),
+}

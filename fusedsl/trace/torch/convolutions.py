@@ -31,8 +31,8 @@ def conv1d(input, weight, *args, **kwargs):
         help = f"each channel by itself is there: groups is the number of channels, with up to {MOST_TAPS} taps"
         raise Unsupported("conv1d that mixes channels is not supported", "unsupported.function",
                           help=f"{help}; call the library outside, and fuse what surrounds it")  # fmt: skip
-    step, apart = _one(given.stride), _one(given.dilation)
-    reach = apart * (taps - 1)
+    step, spacing = _one(given.stride), _one(given.dilation)
+    reach = spacing * (taps - 1)
     before, after = _edges(given.padding, reach)
     rest = [(0, 0)] * (input.ndim - 1)
     wide = language("pad", input, (*rest, (before, after)), "constant", constant_values=0) if before + after else input
@@ -40,7 +40,7 @@ def conv1d(input, weight, *args, **kwargs):
     if last < 1:
         message = f"conv1d of {last + reach} elements, padding included, with taps that span {reach + 1}"
         raise ShapeError(message, "shape.convolve", help="pad the input, or give fewer taps")
-    products = [wide[..., k * apart : k * apart + last : step] * weight[:, 0, k, None] for k in range(taps)]
+    products = [wide[..., k * spacing : k * spacing + last : step] * weight[:, 0, k, None] for k in range(taps)]
     while len(products) > 1:
         pairs = [x + y for x, y in zip(products[::2], products[1::2])]
         products = pairs + products[2 * len(pairs) :]

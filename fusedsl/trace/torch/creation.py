@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import DTypeError, ShapeError, TraceError
 from ...ir.types import BOOL, DTYPES, INT64
 from ..tracer import Tracer
-from .functions import TABLE, cast, dtype_of, language, recorder_of, torch_function
+from .functions import TABLE, cast, dtype_of, language, recorder_of, torch_function, torch_functions
 from .numbers import checked, checked_integer
 from .promotion import default_float, promoted_dtype
 
@@ -27,12 +27,9 @@ TYPES = {
 }  # fmt: skip
 
 
-def _cast(name: str, dtype: str) -> None:
-    TABLE[name] = lambda input: cast(input, dtype)
-
-
-for _name, _meant in CASTS.items():
-    _cast(_name, _meant)
+@torch_functions(" ".join(map("=".join, CASTS.items())))
+def _cast(dtype, input):
+    return cast(input, dtype)
 
 
 @torch_function()
@@ -86,11 +83,6 @@ def type_(input, dtype=None):
     return cast(input, named.get(dtype, dtype))
 
 
-@torch_function()
-def type_as(input, other):
-    return cast(input, other.dtype)
-
-
 # -- creators
 
 
@@ -112,23 +104,14 @@ def _shape(size: Any) -> tuple:
     return (size,)
 
 
-def _like(name: str, value: Any) -> None:
-    def function(input, *, dtype=None, device=None):
-        return full_tensor(recorder_of(input), input.shape, value, dtype or input.dtype)
-
-    TABLE[name] = function
+@torch_functions("zeros_like=0 ones_like=1 empty_like=0")
+def _like(value, input, *, dtype=None, device=None):
+    return full_tensor(recorder_of(input), input.shape, int(value), dtype or input.dtype)
 
 
-def _new(name: str, value: Any) -> None:
-    def function(input, *size, dtype=None, device=None):
-        return full_tensor(recorder_of(input), _shape(size), value, dtype or input.dtype)
-
-    TABLE[name] = function
-
-
-for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
-    _like(_name + "_like", _value)
-    _new("new_" + _name, _value)
+@torch_functions("new_zeros=0 new_ones=1 new_empty=0")
+def _new(value, input, *size, dtype=None, device=None):
+    return full_tensor(recorder_of(input), _shape(size), int(value), dtype or input.dtype)
 
 
 @torch_function()
@@ -144,16 +127,6 @@ def new_full(input, size, fill_value, *, dtype=None, device=None):
 @torch_function()
 def new_tensor(input, data, *, dtype=None, device=None):
     return _tensor(recorder_of(input), data, dtype or input.dtype)
-
-
-@torch_function()
-def fill(input, value):
-    return full_tensor(recorder_of(input), input.shape, value, input.dtype)
-
-
-@torch_function()
-def zero(input):
-    return full_tensor(recorder_of(input), input.shape, 0, input.dtype)
 
 
 @torch_function()
@@ -249,3 +222,11 @@ def _arange(r: Any, args: tuple, kwargs: dict[str, Any], dtype: Any) -> Any:
         return _float_arange(r, [*map(float, parts)], dtype)
     result = r.apply("arange", *parts)
     return r.apply("astype", result, r.dtype(dtype) if dtype is not None else INT64)
+
+
+# Formulas, and functions that are others with some of their arguments.
+TABLE |= {
+    "type_as": lambda input, other: cast(input, other.dtype),
+    "fill": lambda input, value: full_tensor(recorder_of(input), input.shape, value, input.dtype),
+    "zero": lambda input: full_tensor(recorder_of(input), input.shape, 0, input.dtype),
+}

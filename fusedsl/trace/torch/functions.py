@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from ...errors import ArgumentError, DTypeError, ShapeError, Unsupported, kind_of
@@ -44,6 +44,19 @@ def torch_function(*names: str) -> Callable[[Callable], Callable]:
     def put(function: Callable) -> Callable:
         for name in (function.__name__.rstrip("_"), *names):
             TABLE[name] = function
+        return function
+
+    return put
+
+
+def torch_functions(names: str) -> Callable[[Callable], Callable]:
+    """Register a function under several names, which it is passed first; of `name=meant`, `meant` is passed."""
+
+    def put(function: Callable) -> Callable:
+        for name, _, meant in (part.partition("=") for part in names.split()):
+            named = partial(function, meant or name)
+            named.__module__ = function.__module__
+            TABLE[name] = named
         return function
 
     return put

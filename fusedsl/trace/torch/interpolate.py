@@ -73,13 +73,9 @@ def _linear(x: Any, axis: int, n: int, m: int, step: float, corners: Any) -> Any
     return _take_along(x, first, axis) * (1 - share) + _take_along(x, np.minimum(first + 1, n - 1), axis) * share
 
 
-def _upsample(name: str, mode: str, corners: Any) -> None:
-    def function(input, size=None, scale_factor=None):
-        chosen = {1: "linear", 2: "bilinear", 3: "trilinear"}[input.ndim - 2] if mode == "linear" else mode
-        return interpolate(input, size, scale_factor, chosen, corners)
-
-    TABLE[name] = function
+TABLE["upsample_nearest"] = lambda input, size=None, scale_factor=None: interpolate(input, size, scale_factor)
 
 
-_upsample("upsample_nearest", "nearest", None)
-_upsample("upsample_bilinear", "linear", True)
+@torch_function()
+def upsample_bilinear(input, size=None, scale_factor=None):
+    return interpolate(input, size, scale_factor, dict(zip(LINEAR.values(), LINEAR))[input.ndim - 2], True)

@@ -7,7 +7,7 @@ from typing import Any
 from ...errors import ArgumentError, ShapeError
 from ..tracer import Tracer
 from ..views import View
-from .functions import TABLE, as_vector, cast, dtype_of, language, recorder_of, torch_function
+from .functions import TABLE, as_vector, cast, dtype_of, language, recorder_of, torch_function, torch_functions
 from .promotion import result_type
 from .shapes import axis_of, expand, reshape, unsqueeze, varargs
 
@@ -29,31 +29,6 @@ def cat(tensors, dim=0):
 
 
 @torch_function()
-def stack(tensors, dim=0):
-    return language("stack", tuple(_promoted(tensors)), dim)
-
-
-@torch_function()
-def hstack(tensors):
-    return cat(tensors, 0 if tensors[0].ndim == 1 else 1)
-
-
-@torch_function("row_stack")
-def vstack(tensors):
-    return cat(atleast_2d(tensors), 0)
-
-
-@torch_function()
-def dstack(tensors):
-    return cat(atleast_3d(tensors), 2)
-
-
-@torch_function()
-def column_stack(tensors):
-    return cat([x if x.ndim > 1 else reshape(x, (-1, 1)) for x in tensors], 1)
-
-
-@torch_function()
 def repeat(input, *repeats):
     repeats = varargs(repeats)
     if len(repeats) < input.ndim:
@@ -62,60 +37,33 @@ def repeat(input, *repeats):
 
 
 @torch_function()
-def tile(input, *dims):
-    return language("tile", input, varargs(dims))
-
-
-@torch_function()
 def repeat_interleave(input, repeats, dim=None, *, output_size=None):
     return language("repeat", input, repeats, dim)
 
 
-@torch_function()
-def flip(input, *dims):
-    return language("flip", input, varargs(dims))
+@torch_functions("tile flip")
+def _along_dims(name, input, *dims):
+    return language(name, input, varargs(dims))
 
 
-@torch_function()
-def fliplr(input):
-    return language("flip", input, 1)
+@torch_functions("flipud=0 fliplr=1")
+def _flip(dim, input):
+    return language("flip", input, int(dim))
 
 
-@torch_function()
-def flipud(input):
-    return language("flip", input, 0)
+@torch_functions("tril triu")
+def _triangle(name, input, diagonal=0):
+    return language(name, input, diagonal)
 
 
-@torch_function()
-def roll(input, shifts, dims=None):
-    return language("roll", input, shifts, dims)
-
-
-@torch_function()
-def tril(input, diagonal=0):
-    return language("tril", input, diagonal)
-
-
-@torch_function()
-def triu(input, diagonal=0):
-    return language("triu", input, diagonal)
-
-
-def _indices(name: str) -> None:
+@torch_functions("triu_indices tril_indices")
+def _triangle_indices(name, row, col, offset=0, *, dtype=None, device=None):
     """triu_indices or tril_indices: constants, specialised on the extents."""
+    import torch
 
-    def function(row, col, offset=0, *, dtype=None, device=None):
-        import torch
-
-        r = recorder_of(row, col, offset)
-        indices = getattr(torch, name)(int(row), int(col), int(offset), device=r.example.device)
-        return cast(r.lifted(indices), dtype)
-
-    TABLE[name] = function
-
-
-_indices("triu_indices")
-_indices("tril_indices")
+    r = recorder_of(row, col, offset)
+    indices = getattr(torch, name)(int(row), int(col), int(offset), device=r.example.device)
+    return cast(r.lifted(indices), dtype)
 
 
 @torch_function()
@@ -159,11 +107,6 @@ def index_select(input, dim, index):
 
 
 @torch_function()
-def take(input, index):
-    return language("take", input, index)
-
-
-@torch_function()
 def take_along_dim(input, indices, dim=None):
     if dim is None:
         input, indices = (reshape(x, (-1,)) for x in (input, indices))
@@ -201,11 +144,6 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
 
 
 @torch_function()
-def linalg_diagonal(A, *, offset=0, dim1=-2, dim2=-1):
-    return diagonal(A, offset, dim1, dim2)
-
-
-@torch_function()
 def diag(input, diagonal=0):
     if input.ndim not in (1, 2):
         raise ShapeError("diag takes a vector or a matrix", "shape.axis", help="torch.diagonal(x) of more")
@@ -226,11 +164,6 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
 
 
 @torch_function()
-def diagflat(input, offset=0):
-    return diag_embed(reshape(input, (-1,)), offset)
-
-
-@torch_function()
 def trace(input):
     if input.ndim != 2:
         raise ShapeError("trace takes a matrix", "shape.axis", help="torch.diagonal(x).sum(-1) of more")
@@ -244,8 +177,8 @@ def rot90(input, k=1, dims=(0, 1)):
         return language("flip", input, (first, second))
     if k % 4 == 0:
         return language("copy", input)
-    turned = language("flip", input, second if k % 4 == 1 else first)
-    return language("swapaxes", turned, first, second)
+    flipped = language("flip", input, second if k % 4 == 1 else first)
+    return language("swapaxes", flipped, first, second)
 
 
 @torch_function()
@@ -294,3 +227,17 @@ def one_hot(input, num_classes=-1):
         )
     line = recorder_of(input).apply("arange", num_classes)
     return cast(language("equal", unsqueeze(input, -1), line), "int64")
+
+
+# Formulas, and functions that are others with some of their arguments.
+TABLE |= {
+    "stack": lambda tensors, dim=0: language("stack", tuple(_promoted(tensors)), dim),
+    "hstack": lambda tensors: cat(tensors, 0 if tensors[0].ndim == 1 else 1),
+    **dict.fromkeys(("vstack", "row_stack"), lambda tensors: cat(atleast_2d(tensors), 0)),
+    "dstack": lambda tensors: cat(atleast_3d(tensors), 2),
+    "column_stack": lambda tensors: cat([x if x.ndim > 1 else reshape(x, (-1, 1)) for x in tensors], 1),
+    "roll": lambda input, shifts, dims=None: language("roll", input, shifts, dims),
+    "take": lambda input, index: language("take", input, index),
+    "linalg_diagonal": lambda A, *, offset=0, dim1=-2, dim2=-1: diagonal(A, offset, dim1, dim2),
+    "diagflat": lambda input, offset=0: diag_embed(reshape(input, (-1,)), offset),
+}

@@ -12,8 +12,7 @@ from .clamps import clamp, where
 from .functions import as_vector, cast, dtype_of, language, need_float, torch_function
 from .nn import exp, log, logsigmoid
 from .norms import p_norm
-from .reductions import mean
-from .reductions import sum_ as total
+from .reductions import mean, total
 from .shapes import broadcast_tensors, unsqueeze
 
 

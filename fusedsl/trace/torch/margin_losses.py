@@ -12,7 +12,7 @@ from .functions import as_vector, language, need_float
 from .losses import loss, pairwise_distance, scaled
 from .nn import exp, log, logsigmoid
 from .promotion import operate
-from .reductions import sum_ as total
+from .reductions import total
 from .shapes import unsqueeze
 
 

@@ -10,7 +10,7 @@ from ...ir.types import BOOL, INT64
 from ..tracer import Tracer
 from ..views import View
 from .clamps import clamp, where
-from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
+from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function, torch_functions
 from .numbers import checked, checked_integer
 from .promotion import common, default_float, operate
 
@@ -33,48 +33,19 @@ BINARY = """
 """
 
 
-def _pairs(names: str) -> list[tuple[str, str]]:
-    return [(name, meant or name) for name, _, meant in (part.partition("=") for part in names.split())]
+@torch_functions(UNARY)
+def _unary(name, input):
+    return operate(recorder_of(input), name, input)
 
 
-def _unary(name: str, meant: str) -> None:
-    def function(input: Any) -> Any:
-        return operate(recorder_of(input), meant, input)
-
-    TABLE[name] = function
+@torch_functions(BINARY)
+def _binary(name, input, other):
+    return operate(recorder_of(input, other), name, input, other)
 
 
-def _binary(name: str, meant: str) -> None:
-    def function(input: Any, other: Any) -> Any:
-        return operate(recorder_of(input, other), meant, input, other)
-
-    TABLE[name] = function
-    TABLE["r" + name] = lambda input, other: function(other, input)
-
-
-for _name, _meant in _pairs(UNARY):
-    _unary(_name, _meant)
-for _name, _meant in _pairs(BINARY):
-    _binary(_name, _meant)
-
-
-@torch_function()
-def add(input, other, *, alpha=1):
-    return _with_scaled("add", input, other, alpha)
-
-
-@torch_function("subtract")
-def sub(input, other, *, alpha=1):
-    return _with_scaled("subtract", input, other, alpha)
-
-
-@torch_function()
-def rsub(input, other, *, alpha=1):
-    return sub(other, input, alpha=alpha)
-
-
-TABLE["radd"] = lambda input, other: add(other, input)
-TABLE["rdiv"] = lambda input, other: div(other, input)
+@torch_functions(" ".join(f"r{name}" if "=" in name else f"r{name}={name}" for name in BINARY.split()))
+def _reversed(name, input, other):
+    return _binary(name, other, input)
 
 
 def _is_one(factor: Any) -> bool:
@@ -85,7 +56,8 @@ def _scaled(x: Any, factor: Any) -> Any:
     return x if _is_one(factor) else x * factor
 
 
-def _with_scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
+@torch_functions("add sub=subtract subtract")
+def _with_scaled(name, input, other, *, alpha=1):
     """add or subtract `alpha * other`, in the common dtype of `input` and `other`, without alpha's."""
     r = recorder_of(input, other)
     if _is_one(alpha):
@@ -122,11 +94,6 @@ def div(input, other, *, rounding_mode=None):
 
 
 @torch_function()
-def square(input):
-    return cast(input, INT64) * 1 if dtype_of(input) is BOOL else input * input
-
-
-@torch_function()
 def frac(input):
     need_float("frac", input)
     return input - operate(recorder_of(input), "trunc", input)
@@ -153,19 +120,9 @@ def angle(input):
     return language("where", x == x, language("where", x < 0, math.pi, 0.0), x)
 
 
-@torch_function()
-def isreal(input):
-    return language("ones_like", input, dtype="bool")
-
-
-@torch_function()
-def isposinf(input):
-    return operate(recorder_of(input), "isinf", input) & (input > 0)
-
-
-@torch_function()
-def isneginf(input):
-    return operate(recorder_of(input), "isinf", input) & (input < 0)
+@torch_functions("isposinf=greater isneginf=less")
+def _is_infinity(compare, input):
+    return operate(recorder_of(input), "isinf", input) & language(compare, input, 0)
 
 
 @torch_function()
@@ -183,16 +140,6 @@ def special_xlog1py(input, other):
 def special_entr(input):
     """entr: -x log x, 0 at 0, -inf for negative x."""
     return where(input < 0, -math.inf, -operate(recorder_of(input), "xlogy", input, input))
-
-
-@torch_function()
-def special_ndtr(input):
-    return 0.5 * operate(recorder_of(input), "erfc", input * -(0.5**0.5))
-
-
-@torch_function()
-def ldexp(input, other):
-    return input * operate(recorder_of(other), "exp2", other)
 
 
 @torch_function()
@@ -228,46 +175,35 @@ def addcmul(input, tensor1, tensor2, *, value=1):
 
 
 @torch_function()
-def addcdiv(input, tensor1, tensor2, *, value=1):
-    return input + _scaled(tensor1 / tensor2, value)
-
-
-@torch_function()
 def logit(input, eps=None):
     x = input if dtype_of(input).kind == "f" else cast(input, default_float())
     x = x if eps is None else clamp(x, eps, 1 - eps)
     return operate(recorder_of(x), "log", x / (1 - x))
 
 
-def _logical(name: str) -> None:
-    TABLE[name] = lambda input, other: language(name, input, other)
-
-
-for _name in ("logical_and", "logical_or", "logical_xor"):
-    _logical(_name)
-
-
-@torch_function()
-def logical_not(input):
-    return language("logical_not", input)
-
-
-@torch_function()
-def clone(input, *, memory_format=None):
-    return language("copy", input)
-
-
-@torch_function("resolve_neg", "conj", "conj_physical", "real", "alias")
-def resolve_conj(input):
-    return input
-
-
-@torch_function()
-def contiguous(input, memory_format=None):
-    return input.viewed(View(lambda x: x, certain=False))
+@torch_functions("logical_and logical_or logical_xor")
+def _logical(name, input, other):
+    return language(name, input, other)
 
 
 @torch_function()
 def detach(input):
     """A view of the same memory, which derivatives take as a constant."""
     return input.viewed(View(input.recorder.builder.stop_gradient, lambda base, value: value))
+
+
+# Formulas, and functions that are others with some of their arguments.
+TABLE |= {
+    "radd": lambda input, other: TABLE["add"](other, input),
+    "rdiv": lambda input, other: div(other, input),
+    "rsub": lambda input, other, *, alpha=1: TABLE["sub"](other, input, alpha=alpha),
+    "square": lambda input: cast(input, INT64) * 1 if dtype_of(input) is BOOL else input * input,
+    "isreal": lambda input: language("ones_like", input, dtype="bool"),
+    "special_ndtr": lambda input: 0.5 * operate(recorder_of(input), "erfc", input * -(0.5**0.5)),
+    "ldexp": lambda input, other: input * operate(recorder_of(other), "exp2", other),
+    "addcdiv": lambda input, tensor1, tensor2, *, value=1: input + _scaled(tensor1 / tensor2, value),
+    "logical_not": lambda input: language("logical_not", input),
+    "clone": lambda input, *, memory_format=None: language("copy", input),
+    **dict.fromkeys(("resolve_conj", "resolve_neg", "conj", "conj_physical", "real", "alias"), lambda input: input),
+    "contiguous": lambda input, memory_format=None: input.viewed(View(lambda x: x, certain=False)),
+}

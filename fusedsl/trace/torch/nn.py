@@ -9,7 +9,7 @@ from ...ir.types import BOOL
 from ...lang.declared_signatures import Refusal, declared
 from ..tracer import Tracer
 from .clamps import clamp, where
-from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
+from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function, torch_functions
 from .numbers import checked
 from .promotion import operate
 from .shapes import axis_of
@@ -17,31 +17,20 @@ from .shapes import axis_of
 # -- activations: those that the prelude has under torch's name
 
 ACTIVATIONS = {
-    "selu": "", "silu": "", "mish": "", "hardsigmoid": "",
-    "hardswish": "", "leaky_relu": "negative_slope=0.01", "elu": "alpha=1.0", "celu": "alpha=1.0",
-    "gelu": "approximate=none", "softshrink": "lambd=0.5", "softplus": "beta=1 threshold=20",
+    "selu": (), "silu": (), "mish": (), "hardsigmoid": (), "hardswish": (), "leaky_relu": ("negative_slope",),
+    "elu": ("alpha",), "celu": ("alpha",), "gelu": ("approximate",), "softshrink": ("lambd",),
+    "softplus": ("beta", "threshold"),
 }  # fmt: skip
 
 
-def _activation(name: str, names: tuple[str, ...]) -> None:
-    def function(input: Any, *values: Any, **named: Any) -> Any:
-        if len(values) > len(names):
-            raise ArgumentError(
-                f"{name} takes {len(names) + 1} arguments", "argument.surplus", help="torch's own signature holds"
-            )
-        need_float(name, input)
-        return language(name, input, **dict(zip(names, values)), **named)
-
-    TABLE[name] = function
-
-
-for _name, _signature in ACTIVATIONS.items():
-    _activation(_name, tuple(part.partition("=")[0] for part in _signature.split()))
-
-
-@torch_function()
-def relu(input):
-    return language("relu", input)
+@torch_functions(" ".join(ACTIVATIONS))
+def _activation(name, input, *values, **named):
+    names = ACTIVATIONS[name]
+    if len(values) > len(names):
+        message = f"{name} takes {len(names) + 1} arguments"
+        raise ArgumentError(message, "argument.surplus", help="torch's own signature holds")
+    need_float(name, input)
+    return language(name, input, **dict(zip(names, values)), **named)
 
 
 @torch_function()
@@ -56,21 +45,6 @@ def hardtanh(input, min_val=-1.0, max_val=1.0):
         raise ArgumentError(f"min_val is {min_val}, above max_val", "argument.choice", help="change their places")
     r = recorder_of(input)
     return clamp(input, *(r.tracer(checked(r, v, dtype)) for v in (min_val, max_val)))
-
-
-@torch_function()
-def relu6(input):
-    return hardtanh(input, 0, 6)
-
-
-@torch_function()
-def softsign(input):
-    return input / (abs(input) + 1)
-
-
-@torch_function()
-def tanhshrink(input):
-    return input - operate(recorder_of(input), "tanh", input)
 
 
 @torch_function()
@@ -119,22 +93,8 @@ def prelu(input, weight):
     return where(input > 0, input, weight * input)
 
 
-@torch_function()
-def softmax(input, dim=None, dtype=None):
-    return _row("softmax", input, dim, dtype)
-
-
-@torch_function()
-def log_softmax(input, dim=None, dtype=None):
-    return _row("log_softmax", input, dim, dtype)
-
-
-@torch_function()
-def softmin(input, dim=None, dtype=None):
-    return _row("softmax", -input, dim, dtype)
-
-
-def _row(name: str, input: Any, dim: Any, dtype: Any) -> Any:
+@torch_functions("softmax log_softmax")
+def _softmax(name, input, dim=None, dtype=None):
     dim = (0 if input.ndim in (0, 1, 3) else 1) if dim is None else dim  # as torch guesses, and warns
     dtype = dtype if type(dtype).__name__ == "dtype" else None  # torch.nn.functional has _stacklevel in its place
     input = input if dtype is None or input.recorder.dtype(dtype) is dtype_of(input) else cast(input, dtype)
@@ -149,9 +109,6 @@ def dropout(input, p=0.5, training=True, *, train=None):
         raise TraceError("dropout draws random numbers", "trace.random",
                          help="pass the mask as an argument, or use fd.kernel's uniform(seed, x)")  # fmt: skip
     return language("copy", input)
-
-
-# -- norms
 
 
 # -- padding, rows of a table
@@ -176,11 +133,6 @@ def pad(input, pad, mode="constant", value=None):
     if value is not None:
         checked(recorder_of(input), value, dtype_of(input))
     return language("pad", input, pairs, modes[mode], **named)
-
-
-@torch_function()
-def constant_pad_nd(input, pad, value=0):
-    return TABLE["pad"](input, pad, "constant", value)
 
 
 @torch_function()
@@ -230,3 +182,14 @@ def channel_shuffle(input, groups):
 )
 def embedding(input, weight):
     return language("take", weight, input, 0)
+
+
+# Formulas, and functions that are others with some of their arguments.
+TABLE |= {
+    "relu": lambda input: language("relu", input),
+    "relu6": lambda input: hardtanh(input, 0, 6),
+    "softsign": lambda input: input / (abs(input) + 1),
+    "tanhshrink": lambda input: input - operate(recorder_of(input), "tanh", input),
+    "softmin": lambda input, dim=None, dtype=None: _softmax("softmax", -input, dim, dtype),
+    "constant_pad_nd": lambda input, pad, value=0: TABLE["pad"](input, pad, "constant", value),
+}

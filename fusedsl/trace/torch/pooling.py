@@ -211,8 +211,8 @@ def unfolded(input, dimension, size, step):
 
 
 def _windows_of_one(x: Any, axis: int, size: int, step: int) -> list[Any]:
-    turned = x.transpose(axis, -1)
-    return [part.transpose(axis, -1) for part in _windows(turned, (size,), (step,), (1,))]
+    swapped = x.transpose(axis, -1)
+    return [part.transpose(axis, -1) for part in _windows(swapped, (size,), (step,), (1,))]
 
 
 for _axes in (1, 2, 3):

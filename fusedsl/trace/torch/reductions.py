@@ -6,7 +6,7 @@ from typing import Any
 
 from ...ir.types import INT64, UINT8
 from ...lang.declared_signatures import Refusal, declared
-from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
+from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function, torch_functions
 from .promotion import default_float, operate
 
 
@@ -29,40 +29,24 @@ def axes_of(dim: Any) -> Any:
     return tuple(dim) if isinstance(dim, (tuple, list)) and dim else None if isinstance(dim, (tuple, list)) else dim
 
 
-@torch_function()
-def sum_(input, dim=None, keepdim=False, *, dtype=None):
-    return cast(language("sum", accumulation_dtype(input, dtype), axes_of(dim), keepdims=keepdim), dtype)
+@torch_functions("sum nansum prod")
+def _sum(name, input, dim=None, keepdim=False, *, dtype=None):
+    return cast(language(name, accumulation_dtype(input, dtype), axes_of(dim), keepdims=keepdim), dtype)
 
 
-@torch_function()
-def nansum(input, dim=None, keepdim=False, *, dtype=None):
-    return language("nansum", accumulation_dtype(input, dtype), axes_of(dim), keepdims=keepdim)
-
-
-@torch_function()
-def prod(input, dim=None, keepdim=False, *, dtype=None):
-    return cast(language("prod", accumulation_dtype(input, dtype), dim, keepdims=keepdim), dtype)
-
-
-@torch_function()
-def mean(input, dim=None, keepdim=False, *, dtype=None):
+@torch_functions("mean nanmean")
+def _mean(name, input, dim=None, keepdim=False, *, dtype=None):
     input = cast(input, dtype)
-    need_float("mean", input)
-    return language("mean", input, axes_of(dim), keepdims=keepdim)
-
-
-@torch_function()
-def nanmean(input, dim=None, keepdim=False, *, dtype=None):
-    input = cast(input, dtype)
-    need_float("nanmean", input)
-    return language("nanmean", input, axes_of(dim), keepdims=keepdim)
+    need_float(name, input)
+    return language(name, input, axes_of(dim), keepdims=keepdim)
 
 
 def ddof_of(unbiased: Any = None, correction: Any = None) -> Any:
     return correction if correction is not None else 1 if unbiased is None else int(unbiased)
 
 
-def _variance(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, correction: Any) -> Any:
+@torch_functions("var std")
+def _variance(name, input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """var or std; `var(x, False)` means unbiased=False over all elements."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -70,14 +54,10 @@ def _variance(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, corr
     return language(name, input, axes_of(dim), ddof=ddof_of(unbiased, correction), keepdims=keepdim)
 
 
-@torch_function()
-def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    return _variance("var", input, dim, unbiased, keepdim, correction)
-
-
-@torch_function()
-def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    return _variance("std", input, dim, unbiased, keepdim, correction)
+@torch_functions("var_mean=var std_mean=std")
+def _variance_and_mean(name, input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    both = _variance(name, input, dim, unbiased, keepdim, correction=correction)
+    return both, mean(input, None if isinstance(dim, bool) else dim, keepdim)
 
 
 @torch_function()
@@ -104,19 +84,8 @@ def corrcoef(input):
     return language("clip", both / lone[:, None] / lone, -1, 1)
 
 
-@torch_function()
-def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    both = var(input, dim, unbiased, keepdim, correction=correction)
-    return both, mean(input, None if isinstance(dim, bool) else dim, keepdim)
-
-
-@torch_function()
-def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    both = std(input, dim, unbiased, keepdim, correction=correction)
-    return both, mean(input, None if isinstance(dim, bool) else dim, keepdim)
-
-
-def _extreme(name: str, input: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+@torch_functions("max min")
+def _extreme(name, input, dim=None, keepdim=False, *, other=None):
     """max or min: of all elements, of two tensors, or (values, indices) along a dimension."""
     if other is not None or (hasattr(dim, "ndim") and not dim.is_number):
         return operate(recorder_of(input), name + "imum", input, dim if other is None else other)
@@ -126,24 +95,9 @@ def _extreme(name: str, input: Any, dim: Any, keepdim: bool, other: Any) -> Any:
     return named_tuple(name, values, language("arg" + name, input, dim, keepdims=keepdim))
 
 
-@torch_function()
-def max_(input, dim=None, keepdim=False, *, other=None):
-    return _extreme("max", input, dim, keepdim, other)
-
-
-@torch_function()
-def min_(input, dim=None, keepdim=False, *, other=None):
-    return _extreme("min", input, dim, keepdim, other)
-
-
-@torch_function()
-def amax(input, dim=(), keepdim=False):
-    return language("max", input, axis=axes_of(dim), keepdims=keepdim)
-
-
-@torch_function()
-def amin(input, dim=(), keepdim=False):
-    return language("min", input, axis=axes_of(dim), keepdims=keepdim)
+@torch_functions("amax=max amin=min")
+def _extreme_value(name, input, dim=(), keepdim=False):
+    return language(name, input, axis=axes_of(dim), keepdims=keepdim)
 
 
 @torch_function()
@@ -152,29 +106,15 @@ def aminmax(input, *, dim=None, keepdim=False):
     return named_tuple("aminmax", *result)
 
 
-@torch_function()
-def argmax(input, dim=None, keepdim=False):
-    return language("argmax", input, dim, keepdims=keepdim)
+@torch_functions("argmax argmin")
+def _extreme_index(name, input, dim=None, keepdim=False):
+    return language(name, input, dim, keepdims=keepdim)
 
 
-@torch_function()
-def argmin(input, dim=None, keepdim=False):
-    return language("argmin", input, dim, keepdims=keepdim)
-
-
-def _any_all(name: str, input: Any, dim: Any, keepdim: bool) -> Any:
+@torch_functions("any all")
+def _any_all(name, input, dim=None, keepdim=False):
     result = language(name, input, axes_of(dim), keepdims=keepdim)
     return cast(result, UINT8) if dtype_of(input) is UINT8 else result
-
-
-@torch_function()
-def any_(input, dim=None, keepdim=False):
-    return _any_all("any", input, dim, keepdim)
-
-
-@torch_function()
-def all_(input, dim=None, keepdim=False):
-    return _any_all("all", input, dim, keepdim)
 
 
 @torch_function()
@@ -188,17 +128,14 @@ def logsumexp(input, dim, keepdim=False):
     return language("logsumexp", input, axes_of(dim), keepdims=keepdim)
 
 
+total, mean, var, amax = (TABLE[name] for name in ("sum", "mean", "var", "amax"))  # as other files call them
+
 # -- scans
 
 
-@torch_function()
-def cumsum(input, dim, *, dtype=None):
-    return cast(language("cumsum", accumulation_dtype(input, dtype), dim), dtype)
-
-
-@torch_function()
-def cumprod(input, dim, *, dtype=None):
-    return cast(language("cumprod", accumulation_dtype(input, dtype), dim), dtype)
+@torch_functions("cumsum cumprod")
+def _cumulative(name, input, dim, *, dtype=None):
+    return cast(language(name, accumulation_dtype(input, dtype), dim), dtype)
 
 
 @torch_function()
@@ -207,7 +144,8 @@ def logcumsumexp(input, dim):
     return language("logcumsumexp", input, dim)
 
 
-def _scan_with_indices(name: str, input: Any, dim: int) -> Any:
+@torch_functions("cummax cummin")
+def _scan_with_indices(name, input, dim):
     """cummax or cummin, (values, indices): the last of equal values; after a NaN, the last NaN."""
     values = language(name, input, dim)
     is_extreme = (input == values) | (input != input)
@@ -215,33 +153,15 @@ def _scan_with_indices(name: str, input: Any, dim: int) -> Any:
     return named_tuple(name, values, language("cummax", language("where", is_extreme, index, 0), dim))
 
 
-@torch_function()
-def cummax(input, dim):
-    return _scan_with_indices("cummax", input, dim)
-
-
-@torch_function()
-def cummin(input, dim):
-    return _scan_with_indices("cummin", input, dim)
-
-
-@torch_function("trapz")
-def trapezoid(y, x=None, *, dx=1, dim=-1):
-    return language("sum", _trapezoids(y, x, dx, dim), dim) * 0.5
-
-
-def _trapezoids(y: Any, x: Any, dx: Any, dim: int) -> Any:
-    """The trapezoid areas between neighbours, times two."""
+@torch_functions("trapezoid=sum trapz=sum cumulative_trapezoid=cumsum")
+def _trapezoid(name, y, x=None, *, dx=1, dim=-1):
+    """The sum or cumulative sum of the areas of trapezoids between neighbours."""
     step = dx if x is None else diff(x, dim=-1 if x.ndim == 1 else dim)
     if x is not None and x.ndim == 1 and y.ndim > 1:
         step = step.reshape(-1, *[1] * (y.ndim - 1 - dim % y.ndim))
     cut = [slice(None)] * (dim % y.ndim)
-    return (y[(*cut, slice(1, None))] + y[(*cut, slice(None, -1))]) * step
-
-
-@torch_function()
-def cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
-    return language("cumsum", _trapezoids(y, x, dx, dim), dim) * 0.5
+    twice = (y[(*cut, slice(1, None))] + y[(*cut, slice(None, -1))]) * step
+    return language(name, twice, dim) * 0.5
 
 
 @torch_function()

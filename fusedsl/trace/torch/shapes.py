@@ -10,7 +10,7 @@ from ...ir.types import BOOL
 from ..numpy.views import moved_axes, viewed
 from ..tracer import Tracer
 from ..views import View
-from .functions import dtype_of, language, recorder_of, torch_function
+from .functions import TABLE, dtype_of, language, recorder_of, torch_function
 from .promotion import result_type
 
 
@@ -39,16 +39,6 @@ def view(input, *shape, size=None, dtype=None):
         return r.call("reshape", (r.tracer(x), wanted), {})
 
     return input.viewed(View(read, lambda base, value: ir_shapes.reshape(r.builder, value, base.type.shape)))
-
-
-@torch_function()
-def view_as(input, other):
-    return view(input, tuple(other.shape))
-
-
-@torch_function()
-def reshape_as(input, other):
-    return reshape(input, tuple(other.shape))
 
 
 @torch_function("ravel")
@@ -103,16 +93,6 @@ def t(input):
     if input.ndim > 2:
         raise ShapeError(f"t() of {input.ndim} dimensions", "shape.transpose", help="transpose(0, 1), or .mT")
     return input.permuted(None)
-
-
-@torch_function("T")
-def numpy_T(input):
-    return input.permuted(None)
-
-
-@torch_function("mT", "adjoint")
-def mH(input):
-    return transpose(input, -2, -1)
 
 
 @torch_function("moveaxis")
@@ -172,16 +152,6 @@ def _is_minus_one(s: Any) -> bool:
 
 
 @torch_function()
-def expand_as(input, other):
-    return expand(input, *other.shape)
-
-
-@torch_function()
-def broadcast_to(input, size):
-    return expand(input, *size)
-
-
-@torch_function()
 def broadcast_shapes(*shapes):
     import torch
 
@@ -207,31 +177,6 @@ def common_shape(tensors: Any) -> tuple:
 # -- what a trace knows of tensors
 
 
-@torch_function("ndimension")
-def dim(input):
-    return input.ndim
-
-
-@torch_function("nelement")
-def numel(input):
-    return input.numel()
-
-
-@torch_function()
-def is_floating_point(input):
-    return input.is_floating_point()
-
-
-@torch_function("is_complex", "is_neg", "is_inference", "is_distributed")
-def is_conj(input):
-    return False
-
-
-@torch_function()
-def is_signed(input):
-    return input.dtype.is_signed
-
-
 @torch_function()
 def is_same_size(input, other):
     return input.ndim == other.ndim and all(int(a) == int(b) for a, b in zip(input.shape, other.shape))
@@ -242,30 +187,10 @@ def equal(input, other, *args, **kwargs):
     raise recorder_of(input, other).no_value("the truth of an array", "return (x == y).all(), or isclose(...).all()")
 
 
-@torch_function()
-def is_tensor(obj):
-    return isinstance(obj, Tracer) and not obj.is_number
-
-
 @torch_function("result_type")
 def common_dtype(tensor1, tensor2):
     r = recorder_of(tensor1, tensor2)
     return r.tracer(r.builder.convert(r.builder.literal(0), result_type([r.node(tensor1), r.node(tensor2)]))).dtype
-
-
-@torch_function()
-def getitem(input, index):
-    return input[index]
-
-
-@torch_function()
-def is_nonzero(input):
-    return bool(input)
-
-
-@torch_function()
-def size(input, dim=None):
-    return input.size(dim)
 
 
 @torch_function()
@@ -279,3 +204,23 @@ def masked_select(input, mask):
 def unique(input, *args, **kwargs):
     raise ArgumentError("a result whose size depends on values has no place in a kernel", "argument.mask",
                         help="torch.where(mask, x, 0), or a sum over it")  # fmt: skip
+
+
+# Formulas, and functions that are others with some of their arguments.
+TABLE |= {
+    "view_as": lambda input, other: view(input, tuple(other.shape)),
+    "reshape_as": lambda input, other: reshape(input, tuple(other.shape)),
+    **dict.fromkeys(("numpy_T", "T"), lambda input: input.permuted(None)),
+    **dict.fromkeys(("mH", "mT", "adjoint"), lambda input: transpose(input, -2, -1)),
+    "expand_as": lambda input, other: expand(input, *other.shape),
+    "broadcast_to": lambda input, size: expand(input, *size),
+    **dict.fromkeys(("dim", "ndimension"), lambda input: input.ndim),
+    **dict.fromkeys(("numel", "nelement"), lambda input: input.numel()),
+    "is_floating_point": lambda input: input.is_floating_point(),
+    **dict.fromkeys(("is_conj", "is_complex", "is_neg", "is_inference", "is_distributed"), lambda input: False),
+    "is_signed": lambda input: input.dtype.is_signed,
+    "is_tensor": lambda obj: isinstance(obj, Tracer) and not obj.is_number,
+    "getitem": lambda input, index: input[index],
+    "is_nonzero": lambda input: bool(input),
+    "size": lambda input, dim=None: input.size(dim),
+}

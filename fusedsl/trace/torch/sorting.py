@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import Unsupported
 from ..sorting import has_nan, length_of, search, sorted_rows
-from .functions import cast, language, need_float, recorder_of, torch_function
+from .functions import cast, language, need_float, recorder_of, torch_function, torch_functions
 from .reductions import named_tuple
 
 
@@ -15,8 +15,8 @@ def _along(name: str, input: Any, dim: int, **named: Any) -> Any:
     """A row function of the language along any dimension."""
     if dim in (-1, input.ndim - 1):
         return language(name, input, -1, **named)
-    turned = language(name, language("swapaxes", input, dim, -1), -1, **named)
-    return language("swapaxes", turned, dim, -1)
+    swapped = language(name, language("swapaxes", input, dim, -1), -1, **named)
+    return language("swapaxes", swapped, dim, -1)
 
 
 @torch_function()
@@ -81,16 +81,10 @@ def nanmedian(input, dim=None, keepdim=False):
     return language("nanquantile", input, 0.5, method="lower")
 
 
-@torch_function()
-def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    need_float("quantile", input)
-    return language("quantile", input, q, dim, method=interpolation, keepdims=keepdim)
-
-
-@torch_function()
-def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    need_float("nanquantile", input)
-    return language("nanquantile", input, q, dim, method=interpolation, keepdims=keepdim)
+@torch_functions("quantile nanquantile")
+def _quantile(name, input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    need_float(name, input)
+    return language(name, input, q, dim, method=interpolation, keepdims=keepdim)
 
 
 @torch_function()

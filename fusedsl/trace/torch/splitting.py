@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from ...errors import ShapeError
-from .functions import TABLE, torch_function
-from .reductions import sum_ as total
+from .functions import TABLE, torch_function, torch_functions
+from .reductions import total
 from .shapes import axis_of, reshape, varargs
 
 
@@ -72,26 +71,17 @@ def tensor_split(input, indices_or_sections, dim=0):
     return split(input, sizes, dim)
 
 
-def _split_along(name: str, dim: Any) -> None:
-    def function(input, *indices_or_sections):
-        if not input.ndim:
-            raise ShapeError(f"{name} of a number", "shape.split", help="give it a dimension: x[None]")
-        pieces = varargs(indices_or_sections) if len(indices_or_sections) > 1 else indices_or_sections[0]
-        extent = int(input.shape[axis_of(input, dim(input))])
-        if isinstance(pieces, int) and extent % pieces:
-            raise ShapeError(
-                f"{extent} elements do not split into {int(pieces)} equal parts",
-                "shape.split",
-                help="tensor_split allows unequal ones",
-            )
-        return tensor_split(input, pieces, dim(input))
-
-    TABLE[name] = function
-
-
-_split_along("vsplit", lambda x: 0)
-_split_along("hsplit", lambda x: min(x.ndim - 1, 1))
-_split_along("dsplit", lambda x: 2)
+@torch_functions("vsplit hsplit dsplit")
+def _split_along(name, input, *indices_or_sections):
+    if not input.ndim:
+        raise ShapeError(f"{name} of a number", "shape.split", help="give it a dimension: x[None]")
+    dim = {"vsplit": 0, "hsplit": min(input.ndim - 1, 1), "dsplit": 2}[name]
+    pieces = varargs(indices_or_sections) if len(indices_or_sections) > 1 else indices_or_sections[0]
+    extent = int(input.shape[axis_of(input, dim)])
+    if isinstance(pieces, int) and extent % pieces:
+        message = f"{extent} elements do not split into {int(pieces)} equal parts"
+        raise ShapeError(message, "shape.split", help="tensor_split allows unequal ones")
+    return tensor_split(input, pieces, dim)
 
 
 @torch_function()

@@ -102,7 +102,7 @@ def test_a_launch_holds_so_many_arrays_at_most():
 
 def test_maps_take_blocks_as_large_as_the_others():
     small = ElementwiseSchedule(8, 4, 64, 8, reason="a", registers=40)
-    large = TransposeSchedule(0, 64, 4, (0,), (True,), 256, 4, "b", 60)
+    large = TransposeSchedule(0, 64, 4, (0,), (True,), 256, 4, reason="b", registers=60)
     kernel = crossed((BFLOAT16,) * 3)
     found = schedule_combo([kernel, kernel], [small, large], H200)
     assert found.threads == 256
@@ -123,7 +123,7 @@ def test_maps_keep_their_loads_under_way_beside_larger_kernels():
     kernel = crossed((FLOAT32, FLOAT32), ("1", "1"), (-1, -1))
     light, heavy = (
         ElementwiseSchedule(4, 1, 256, 8, reason="a", registers=20),
-        TransposeSchedule(0, 64, 4, (0,), (True,), 256, 2, "b", 120),
+        TransposeSchedule(0, 64, 4, (0,), (True,), 256, 2, reason="b", registers=120),
     )
     found = schedule_combo([kernel, kernel], [light, heavy], H200)
     assert found.blocks == 2

@@ -41,8 +41,6 @@ class MmaAttentionSchedule(Schedule):
     packed_gqa_axis: int | None = None  # a query tile has all positions of this axis
     blocks: int = 1
     num_splits: int = field(default=1, compare=False)
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)
     width = 1
     wgmma = False
     tile_unit = ROWS  # tiles are padded to so many query rows

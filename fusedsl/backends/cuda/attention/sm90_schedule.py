@@ -61,10 +61,8 @@ class Sm90AttentionSchedule(Schedule):
     pingpong: bool = True  # warpgroups start their products in turn
     lazy_rescale: bool = False  # references may stay below the row maximum, so that outputs are seldom rescaled
     after_spill: bool = False  # registers spilled with more columns
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)
     persistent_blocks: int = field(default=0, compare=False)  # blocks that loop over work tiles; 0: one block a tile
-    blocks: int = 1
+    blocks = 1
     width = 1
     tensor_cores = wgmma = True
     num_splits = 1

@@ -23,8 +23,8 @@ def with_byte_tables(kernel: KernelIR, hardware: Hardware) -> KernelIR:
     def pays(chain: Sequence[Instruction], d: DType) -> bool:
         return _slots(chain, hardware) > LOOKUP * max(1, d.itemsize // 4)
 
-    found = dict.fromkeys(name for phase in kernel.phases for name in tables_of(kernel, phase.element, pays))
-    return replace(kernel, tables=tuple(found)[:MOST_TABLES]) if found else kernel
+    names = dict.fromkeys(name for phase in kernel.phases for name in tables_of(kernel, phase.element, pays))
+    return replace(kernel, tables=tuple(names)[:MOST_TABLES]) if names else kernel
 
 
 def _slots(chain: Sequence[Instruction], hardware: Hardware) -> float:

@@ -58,11 +58,11 @@ def look_up(name: str) -> Callable:
         result = types.UniTuple(numba_type(name), len(tile))
 
         def emit(e, table, bytes):
-            found = []
+            entries = []
             for byte in e.unpack(bytes, len(tile)):
                 entry = e.builder.load(_place(e, kind, table, e.builder.zext(byte, I32)), align=kind.itemsize)
-                found.append(e.builder.icmp_unsigned("!=", entry, I8(0)) if kind.kind == "b" else entry)
-            return e.pack(result, found)
+                entries.append(e.builder.icmp_unsigned("!=", entry, I8(0)) if kind.kind == "b" else entry)
+            return e.pack(result, entries)
 
         return result, emit
 

@@ -237,10 +237,10 @@ class ColumnReducer:
             e.barrier()
             with repeated(e, b.lshr(levels, I32(1)), lambda half: b.icmp_unsigned(">", half, I32(0)), _half(b)) as half:
                 with b.if_then(b.icmp_unsigned("<", level, half)):
-                    apart = b.mul(half, side)
+                    distance = b.mul(half, side)
                     for k in range(self.width):
                         own = place(first, k)
-                        pair = read_part(e, columns, own, kinds) + read_part(e, columns, b.add(own, apart), kinds)
+                        pair = read_part(e, columns, own, kinds) + read_part(e, columns, b.add(own, distance), kinds)
                         write_part(e, columns, own, rule_of.merge.emit(e, pair))
                 e.barrier()
             return [part for k in range(self.width) for part in read_part(e, columns, place(lane, k), kinds)]
@@ -250,16 +250,16 @@ class ColumnReducer:
 
     def _merge_levels(self, e: Emitter, rule_of: ReduceOp, columns, kinds, begin: int, count: int) -> int:
         """The states of each few of `count` levels from slot `begin` on as one, in slots behind them: how many."""
-        taken = min(ROUND, count)
-        groups = count // taken
+        merged_levels = min(ROUND, count)
+        groups = count // merged_levels
         b, threads, items = e.builder, self.threads_x * self.threads_y, groups * self.columns
         thread = e.special_register("tid.x")
 
         def work(number: ir.Value) -> None:
             group, element = b.lshr(number, I32(self.columns.bit_length() - 1)), b.and_(number, I32(self.columns - 1))
-            first = b.add(b.mul(b.add(b.mul(group, I32(taken)), I32(begin)), I32(self.columns)), element)
-            partials = [read_part(e, columns, b.add(first, I32(n * self.columns)), kinds) for n in range(taken)]
-            place = b.add(number, I32((begin + groups * taken) * self.columns))
+            first = b.add(b.mul(b.add(b.mul(group, I32(merged_levels)), I32(begin)), I32(self.columns)), element)
+            partials = [read_part(e, columns, b.add(first, I32(n * self.columns)), kinds) for n in range(merged_levels)]
+            place = b.add(number, I32((begin + groups * merged_levels) * self.columns))
             write_part(e, columns, place, rule_of.tree(e, partials))
 
         if items < threads:

@@ -25,8 +25,6 @@ class ColumnSchedule(Schedule):
     threads_x: int
     threads_y: int
     blocks: int  # per SM
-    reason: str = field(default="", compare=False, kw_only=True)
-    registers: int = field(default=0, compare=False, kw_only=True)  # a thread, by estimate
     is_split = False
 
     @property

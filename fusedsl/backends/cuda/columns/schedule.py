@@ -175,7 +175,7 @@ def _looped(
 
 
 def _widened(
-    found: LoopedColumnSchedule, kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, room: int
+    schedule: LoopedColumnSchedule, kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, room: int
 ) -> LoopedColumnSchedule:
     """Strips that no blocks share, as wide as makes the fewest turns: then fewer levels join, or none.
 
@@ -183,8 +183,8 @@ def _widened(
     123 and 122 us, of 16 × 16,777,216 with 4, 2 and 1 155, 133 and 132 us; of float32 243.5 … 239.5 and 269 … 259 us.
     """
     if kernel.shifted or not finishes_at_once(kernel):
-        return found
-    tried = [found]
+        return schedule
+    tried = [schedule]
     while tried[-1].blocks_per_strip == 1 and tried[-1].threads_y > 1:
         wider = _loop_over(2 * tried[-1].threads_x, kernel, extents, hardware, room)
         if wider.threads_x == tried[-1].threads_x:
@@ -196,7 +196,7 @@ def _widened(
         waves = -(-strip_count(strip, kernel, extents) * parts // slots)
         return waves * (-(-row_length(kernel, extents) // (strip.tile_columns * parts)) + BLOCK_OVERHEAD)
 
-    return min((strip for strip in tried if strip.blocks_per_strip == 1), key=turns, default=found)
+    return min((strip for strip in tried if strip.blocks_per_strip == 1), key=turns, default=schedule)
 
 
 def _element_bytes(kernel: KernelIR) -> list[int]:

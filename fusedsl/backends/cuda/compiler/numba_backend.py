@@ -71,6 +71,32 @@ class Emitter:
         function = module.globals.get(name) or ir.Function(module, kind, name)
         return self.builder.call(function, list(values))
 
+    def phi(self, *arrivals: tuple[Sequence[ir.Value], ir.Block]) -> list[ir.Value]:
+        """The values that come from the block that was left."""
+        phis = [self.builder.phi(value.type) for value in arrivals[0][0]]
+        for values, block in arrivals:
+            for phi, value in zip(phis, values):
+                phi.add_incoming(value, block)
+        return phis
+
+    def either(self, condition: ir.Value, *ways: Callable[[], Sequence[ir.Value]]) -> list[ir.Value]:
+        """What the first of two functions computes where a condition holds, and the second where not."""
+        arrivals = []
+        with self.builder.if_else(condition) as branches:
+            for branch, way in zip(branches, ways):
+                with branch:
+                    arrivals.append((way(), self.builder.block))
+        return self.phi(*arrivals)
+
+    def rarely(
+        self, condition: ir.Value, values: Sequence[ir.Value], other: Callable[[], Sequence[ir.Value]]
+    ) -> list[ir.Value]:
+        """Values, but where a condition holds, which is rare, what a function computes."""
+        before = self.builder.block
+        with self.builder.if_then(condition, likely=False):
+            arrival = other(), self.builder.block
+        return self.phi((values, before), arrival)
+
     def special_register(self, name: str) -> ir.Value:
         return self.call(I32, f"llvm.nvvm.read.ptx.sreg.{name}", [])
 

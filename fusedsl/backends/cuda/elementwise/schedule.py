@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 from ....hardware import Hardware, blocks_for
@@ -35,8 +35,6 @@ class ElementwiseSchedule(Schedule):
     vectors: int
     threads: int
     blocks: int
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)  # a thread, by estimate
     row_tiles: bool = False  # blocks take neighbouring rows, not neighbouring vectors
 
     @property
@@ -56,8 +54,8 @@ class ElementwiseSchedule(Schedule):
         return True
 
     def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
-        found = kernel.magic_divisors(self.width, extents)
-        return (*found[:-1], tiles_across(extents[-1], self.width)) if self.row_tiles else found
+        divisors = kernel.magic_divisors(self.width, extents)
+        return (*divisors[:-1], tiles_across(extents[-1], self.width)) if self.row_tiles else divisors
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         if self.row_tiles:
@@ -106,15 +104,10 @@ def schedule_elementwise(kernel: KernelIR, hardware: Hardware) -> ElementwiseSch
     threads = BLOCK_VECTORS if kernel.tables or tiles else BLOCK_VECTORS // vectors
     blocks = blocks_for(hardware, need, threads)
     registers = predicted_registers(left, hardware, need, blocks, threads)
-    return ElementwiseSchedule(
-        width,
-        vectors,
-        threads,
-        blocks,
+    reason = (
         f"{width * max(d.itemsize for d in dtypes)}-byte vectors, {vectors} a thread: {read * vectors} bytes of loads "
         f"in flight a thread; at most {registers} registers let {blocks} blocks of {threads} on an SM"
         + ("; blocks take neighbouring rows, which read the same elements" if tiles else "")
-        + ("; what is computed of one byte is looked up in tables of 256 entries" if kernel.tables else ""),
-        registers,
-        tiles,
+        + ("; what is computed of one byte is looked up in tables of 256 entries" if kernel.tables else "")
     )
+    return ElementwiseSchedule(width, vectors, threads, blocks, tiles, reason=reason, registers=registers)

@@ -105,24 +105,24 @@ class TransposeEmitter:
     def load(self) -> None:
         """All loads first; then those across are turned."""
         src, across = self.src, [x for x in self.kernel.loads if x.operand in self.schedule.transposed]
-        turned = []
+        through_smem_calls = []
         for load in across:
             name, k = load.value.name, load.operand
             turn = self._bind_transpose(name, k)
             read, *through_smem = (src.bind(f"{name}_{part}", getattr(turn, part)()) for part in LOADS)
-            turned.append(through_smem)
+            through_smem_calls.append(through_smem)
             self._allocate(name, k)
             src.assign(f"{name}_registers", read(self._base(k), self._column_stride(k), "rows", "columns"))
         for load in self.kernel.loads:
             if load.operand not in self.schedule.transposed:
                 self._load_along(load)
-        for load, (store_smem, _) in zip(across, turned):
+        for load, (store_smem, _) in zip(across, through_smem_calls):
             src.emit(store_smem(f"{load.value.name}_smem", f"{load.value.name}_registers"))
         for position in self.kernel.positions:
             self._position(position)
         if across:
             src.emit(barrier())
-        for load, (_, load_smem) in zip(across, turned):
+        for load, (_, load_smem) in zip(across, through_smem_calls):
             src.stored[load.value.name] = self.kernel.operands[load.operand].dtype
             src.assign(load.value.name, load_smem(f"{load.value.name}_smem"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 from ....hardware import Hardware, blocks_for
@@ -36,8 +36,6 @@ class TransposeSchedule(Schedule):
     vectorized: tuple[bool, ...]  # whether their accesses have 16 bytes
     threads: int
     blocks: int
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)  # a thread, by estimate
 
     @property
     def block_threads(self) -> int:
@@ -97,7 +95,8 @@ def schedule_transpose(kernel: KernelIR, extents: tuple[int, ...], hardware: Har
         f"in {edge * edge * sum(sizes) >> 10} KiB of shared memory, "
         f"{ACCESS_BYTES if all(whole) and aligned else 'down to ' + str(min(sizes))} bytes an access"
     )
-    return TransposeSchedule(axis, edge, width, across, whole, THREADS, blocks, reason, registers)
+    tile = (axis, edge, width, across, whole, THREADS, blocks)
+    return TransposeSchedule(*tile, reason=reason, registers=registers)
 
 
 def _edge(

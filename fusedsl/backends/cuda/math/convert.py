@@ -165,10 +165,7 @@ def _words(e: Emitter, values: list[ir.Value], name: str) -> list[ir.Value]:
     while len(most) > 1:
         larger = [e.call(F32, "__nv_fmaxf", [x, y]) for x, y in zip(most[::2], most[1::2])]
         most = larger + most[len(larger) * 2 :]
-    before = b.block
-    with b.if_then(beyond(most[0]), likely=False):
-        anew, after = careful(), b.block
-    return [_either(e, word, before, other, after) for word, other in zip(usual, anew)]
+    return e.rarely(beyond(most[0]), usual, careful)
 
 
 def _stepped(b: ir.IRBuilder, word: ir.Value, steps: Iterable[ir.Value]) -> ir.Value:
@@ -176,13 +173,6 @@ def _stepped(b: ir.IRBuilder, word: ir.Value, steps: Iterable[ir.Value]) -> ir.V
     for k, step in enumerate(steps):
         word = b.add(word, b.shl(b.zext(step, I32), I32(8 * k)))
     return word
-
-
-def _either(e: Emitter, first_value: ir.Value, first: ir.Block, second_value: ir.Value, second: ir.Block) -> ir.Value:
-    either = e.builder.phi(first_value.type)
-    either.add_incoming(first_value, first)
-    either.add_incoming(second_value, second)
-    return either
 
 
 def _widen_byte(e: Emitter, byte: ir.Value, name: str) -> ir.Value:

@@ -266,22 +266,11 @@ def call(e: Emitter, name: str, x: ir.Value) -> ir.Value:
     if name in EVERYWHERE:
         return EVERYWHERE[name](number).value
     far = e.builder.icmp_unsigned(">=", (upper(number) & 0x7FFFFFFF).value, I32(NEAR))
-    return _rarely(e, NEARBY[name](number).value, far, lambda: e.call(F64, f"__nv_{name}", [x]))
+    return e.rarely(far, [NEARBY[name](number).value], lambda: [e.call(F64, f"__nv_{name}", [x])])[0]
 
 
 def raised(e: Emitter, x: ir.Value, y: ir.Value) -> ir.Value:
     """x to the power y."""
     base, exponent = (LLVMValue(e.builder, FLOAT64, value) for value in (x, y))
     value = power(base, exponent)
-    return _rarely(e, value.value, (upper(base) < 0).value, lambda: signed_power(base, exponent, value).value)
-
-
-def _rarely(e: Emitter, usual: ir.Value, when: ir.Value, other: Callable[[], ir.Value]) -> ir.Value:
-    """A value, but another where a condition holds, which is computed only there."""
-    b, before = e.builder, e.builder.block
-    with b.if_then(when, likely=False):
-        rare, after = other(), b.block
-    either = b.phi(usual.type)
-    either.add_incoming(usual, before)
-    either.add_incoming(rare, after)
-    return either
+    return e.rarely((upper(base) < 0).value, [value.value], lambda: [signed_power(base, exponent, value).value])[0]

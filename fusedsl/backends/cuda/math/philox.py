@@ -88,12 +88,11 @@ def neighbours(e: Emitter, name: str, places: list[ir.Value], seed: ir.Value, st
     near = ir.Constant(ir.IntType(1), 1)
     for k, place in enumerate(places[1:], 1):
         near = b.and_(near, b.icmp_unsigned("==", b.sub(place, places[0]), I64(k)))
-    with b.if_else(near) as (then, otherwise):
-        with then:
-            together, after_together = _in_a_row(e, name, places[0], len(places), seed, stream), b.block
-        with otherwise:
-            apart, after_apart = [_alone(e, name, place, seed, stream) for place in places], b.block
-    return [_either(b, (first, after_together), (second, after_apart)) for first, second in zip(together, apart)]
+    return e.either(
+        near,
+        lambda: _in_a_row(e, name, places[0], len(places), seed, stream),
+        lambda: [_alone(e, name, place, seed, stream) for place in places],
+    )
 
 
 def _in_a_row(e: Emitter, name: str, first: ir.Value, count: int, seed: ir.Value, stream: ir.Value) -> list[ir.Value]:
@@ -109,12 +108,4 @@ def _in_a_row(e: Emitter, name: str, first: ir.Value, count: int, seed: ir.Value
     with b.if_then(b.icmp_unsigned("!=", b.and_(first, I64(shares - 1)), I64(0))):
         more = numbers + _numbers(e, name, b.add(counter, I64(len(numbers) // shares)), seed, stream)
         moved, after = _shifted(e, more, first, shares, count), b.block
-    return [_either(b, (one, before), (other, after)) for one, other in zip(numbers[:count], moved)]
-
-
-def _either(b: ir.IRBuilder, *arrivals: tuple[ir.Value, ir.Block]) -> ir.Value:
-    """The value that comes from the block that was left."""
-    either = b.phi(arrivals[0][0].type)
-    for value, block in arrivals:
-        either.add_incoming(value, block)
-    return either
+    return e.phi((numbers[:count], before), (moved, after))

@@ -91,8 +91,8 @@ class ElementAddresses(OperandCoordinates):
         """The addresses and positions of two indices within the tile, by a function of these and others."""
         axes = [a for kind in kinds for a in self.axes[kind]]
         several = [self.names.extent(a) for kind in kinds for a in self.axes[kind][1:]]
-        taken = self.strides(operands, axes)
-        arguments = [*(f"{kind}_from" for kind in kinds), *(f"{kind}s" for kind in kinds), *several, *taken]
+        strides = self.strides(operands, axes)
+        arguments = [*(f"{kind}_from" for kind in kinds), *(f"{kind}s" for kind in kinds), *several, *strides]
         arguments += [self.base(k) for k in operands]
         arguments = list(dict.fromkeys(arguments))
         lines = [f"{kind}_index = {kind}_from + {kind}" for kind in kinds]

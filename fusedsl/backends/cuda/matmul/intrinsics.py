@@ -13,7 +13,6 @@ from ..compiler.numba_backend import F32, F64, I32, I64, Emitter, emitted, intri
 from ..tile.element import unpaired
 from ..tile.element_registers import element_type
 from ..tile.memory import ACCESS_BYTES, ld_shared, st_shared, store_vector
-from ..tile.thread_index import one_of
 from ..tile.tile import Tile
 from ..tile.valid_elements import ValidElements
 from .schedule import DEPTH, EACH, EDGE, PADDED, THREADS
@@ -178,7 +177,11 @@ def udiv64(number, divisor):
     def emit(e, n, d):
         b = e.builder
         small = b.icmp_unsigned("<", b.or_(n, d), I64(1 << 32))
-        return one_of(b, small, lambda: b.zext(b.udiv(b.trunc(n, I32), b.trunc(d, I32)), I64), lambda: b.udiv(n, d))
+
+        def narrow() -> list[ir.Value]:
+            return [b.zext(b.udiv(b.trunc(n, I32), b.trunc(d, I32)), I64)]
+
+        return e.either(small, narrow, lambda: [b.udiv(n, d)])[0]
 
     return types.int64, emit
 

@@ -61,8 +61,6 @@ class MmaMatmulSchedule(Schedule):
     chain: int
     parts: int = 1  # of each float32 on tensor cores: 2 for 3xtf32
     splits: int = 1  # blocks that share the steps of a tile, and add their accumulators in order
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)  # a thread, by estimate
     length_specialized: bool = field(default=False, compare=False)  # an operand is ragged
     width = 1
     multiplies = True

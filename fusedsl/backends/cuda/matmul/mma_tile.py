@@ -6,22 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
-from ..compiler.numba_backend import F32, F64, I32, Emitter, emitted, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import F32, I32, Emitter, emitted, intrinsic, ir, numba_type, types
+from ..mma.fragment import INSTRUCTIONS, mma_sync
 from ..tile.element_registers import element_type
 from ..tile.memory import ld_shared, st_shared
 from .operand_fragments import Fragments, PaddedFragments, halves
 from .tile_shapes import MmaTileShape
 
-INSTRUCTIONS = {
-    "bfloat16": "m16n8k16.row.col.f32.bf16.bf16.f32",
-    "float16": "m16n8k16.row.col.f32.f16.f16.f32",
-    "float32": "m16n8k8.row.col.f32.tf32.tf32.f32",
-    "int8": "m16n8k32.row.col.s32.s8.s8.s32",
-    "uint8": "m16n8k32.row.col.s32.u8.u8.s32",
-    "float64": "m16n8k16.row.col.f64.f64.f64.f64",
-}
 PRODUCTS = {1: ((0, 0),), 2: ((1, 0), (0, 1), (0, 0))}  # of which parts, the small ones first
-LETTERS = {F32: "f", I32: "r", F64: "d"}  # of registers, by their type
 i32 = types.int32
 
 
@@ -95,12 +87,12 @@ class MmaTile(MmaTileShape):
         """A fragment as the instruction takes it: float32 as TF32, to nearest, then what is left of it likewise."""
         if self.dtype != "float32":
             return [words]
-        b, found = e.builder, list[list[ir.Value]]()
+        b, tf32_parts = e.builder, list[list[ir.Value]]()
         for _ in range(parts):
-            found.append([e.asm(I32, "cvt.rna.tf32.f32 $0, $1;", "=r,r", [word]) for word in words])
-            left = [b.fsub(*(b.bitcast(w, F32) for w in pair)) for pair in zip(words, found[-1])]
+            tf32_parts.append([e.asm(I32, "cvt.rna.tf32.f32 $0, $1;", "=r,r", [word]) for word in words])
+            left = [b.fsub(*(b.bitcast(w, F32) for w in pair)) for pair in zip(words, tf32_parts[-1])]
             words = [b.bitcast(value, I32) for value in left]
-        return found
+        return tf32_parts
 
     def any_nonfinite(self) -> Callable:
         """`any_nonfinite(accumulators)`: whether a sum of the block's is not finite; all threads arrive here."""
@@ -130,9 +122,9 @@ class MmaTile(MmaTileShape):
             for k in range(4):
                 for half in range(2):
                     own = slice(2 * half, 2 * half + 2)
-                    c[own] = _mma(e, "m8n8k4.row.col.f64.f64.f64.f64", [a[2 * k + half]], [b[k]], c[own])
+                    c[own] = mma_sync(e, "m8n8k4.row.col.f64.f64.f64.f64", [a[2 * k + half]], [b[k]], c[own])
             return c
-        return _mma(e, INSTRUCTIONS[self.dtype], a, b, c)
+        return mma_sync(e, INSTRUCTIONS[self.dtype], a, b, c)
 
     def add_accumulators(self) -> Callable:
         """`add(to, accumulators, is_first)`: adds them to those in shared memory; the first ones are stored."""
@@ -180,14 +172,3 @@ def _guarded_parts(e: Emitter, words: list[ir.Value], is_last: bool) -> list[lis
         parts[0].append(large if is_last else b.select(finite, large, I32(0)))
         parts[1].append(b.select(finite, small, I32(0)))
     return [*parts]
-
-
-def _mma(e: Emitter, form: str, a: list[ir.Value], b: list[ir.Value], c: list[ir.Value]) -> list[ir.Value]:
-    """mma.sync: the accumulators c plus the product of two fragments."""
-    number = iter(range(2 * len(c) + len(a) + len(b)))
-    lists = [", ".join(f"${next(number)}" for _ in part) for part in (c, a, b, c)]
-    text = f"mma.sync.aligned.{form} {', '.join(f'{{{one}}}' for one in lists)};"
-    letters = [LETTERS[v.type] for v in (*a, *b, *c)]
-    constraints = ",".join([f"={LETTERS[c[0].type]}"] * len(c) + letters)
-    kind = ir.LiteralStructType([v.type for v in c])
-    return e.unpack(e.asm(kind, text, constraints, [*a, *b, *c], effect=True), len(c))

@@ -73,7 +73,7 @@ class OperandTile(OperandTileShape):
 
         @emitted(result, 4)
         def emit(e, addresses, valid_mn, step_bytes, valid_k, *, kinds):
-            b, (mn, step), found = e.builder, self._own(e), list[ir.Value]()
+            b, (mn, step), loaded = e.builder, self._own(e), list[ir.Value]()
             valid_k = b.sub(e.cast(valid_k, kinds[3], i32), step)
             for k, address in enumerate(e.unpack(addresses, self.mn_vectors)):
                 for n in range(self.k_vectors):
@@ -81,8 +81,8 @@ class OperandTile(OperandTileShape):
                     need = self._inside(e, mn, step, k, n)
                     there = there if need is None else b.and_(there, need)
                     at = b.add(address, b.mul(step_bytes, I64(n * self.k_stride)))
-                    found += load_vector(e, dtype(self.dtype), 1, at, ValidElements(b.zext(there, I32)))
-            return e.pack(result, found)
+                    loaded += load_vector(e, dtype(self.dtype), 1, at, ValidElements(b.zext(there, I32)))
+            return e.pack(result, loaded)
 
         return emit
 

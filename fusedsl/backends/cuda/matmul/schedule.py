@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 from ....hardware import Hardware
@@ -30,8 +30,6 @@ class MatmulSchedule(Schedule):
     k_contiguous: tuple[bool, ...]  # of each of `unique_factors`: threads load neighbouring elements along K
     blocks: int  # per SM
     threads: int = THREADS
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)  # a thread, by estimate
     width = 1
     multiplies = True
     length_specialized = False
@@ -46,9 +44,9 @@ class MatmulSchedule(Schedule):
         return LaunchConfig(_tiles(axes, extents), self.threads, exclusive=True)
 
 
-def unique_factors(found: MatmulAxes) -> list[tuple[str, Body]]:
+def unique_factors(matmul: MatmulAxes) -> list[tuple[str, Body]]:
     """The values that strips are made of, each once: ("row" or "column", what computes it)."""
-    return list(dict.fromkeys((side, body) for pair in found.factors for side, body in zip(("row", "column"), pair)))
+    return list(dict.fromkeys((side, body) for pair in matmul.factors for side, body in zip(("row", "column"), pair)))
 
 
 def schedule_matmul(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Schedule | None:
@@ -75,14 +73,14 @@ def schedule_smem_tiles(kernel: KernelIR, extents: Extents, hardware: Hardware) 
         f"matrix product: {_tiles(matmul, extents)} tiles of {EDGE} × {EDGE}, K-slices of {DEPTH} staged in shared "
         "memory; a thread accumulates 4 × 4 elements"
     )
-    return MatmulSchedule(along, blocks, THREADS, reason, registers)
+    return MatmulSchedule(along, blocks, THREADS, reason=reason, registers=registers)
 
 
 SCHEDULERS = (schedule_small, schedule_sm90, schedule_skinny, schedule_mma, schedule_smem_tiles)
 
 
-def _tiles(found: MatmulAxes, extents: Extents) -> int:
+def _tiles(matmul: MatmulAxes, extents: Extents) -> int:
     """Output tiles, each a block's."""
-    return extent(found.batch, extents) * prod(
-        -(-extent(axes, extents) // EDGE) for axes in (found.rows, found.columns)
+    return extent(matmul.batch, extents) * prod(
+        -(-extent(axes, extents) // EDGE) for axes in (matmul.rows, matmul.columns)
     )

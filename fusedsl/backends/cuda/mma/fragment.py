@@ -28,6 +28,15 @@ from ..tile.scalar_functions import elements_of, mapped, scalar_function
 from ..tile.thread_index import thread_here
 from .fragment_layout import ROWS, FragmentLayout
 
+INSTRUCTIONS = {  # mma.sync of a dtype
+    "bfloat16": "m16n8k16.row.col.f32.bf16.bf16.f32",
+    "float16": "m16n8k16.row.col.f32.f16.f16.f32",
+    "float32": "m16n8k8.row.col.f32.tf32.tf32.f32",
+    "int8": "m16n8k32.row.col.s32.s8.s8.s32",
+    "uint8": "m16n8k32.row.col.s32.u8.u8.s32",
+    "float64": "m16n8k16.row.col.f64.f64.f64.f64",
+}
+LETTERS = {F32: "f", I32: "r", F64: "d"}  # of registers, by their type
 STEP = 8  # elements of a chunk of `in_chunks`
 CHAINS = 2  # independent reductions of a row, for instruction-level parallelism
 
@@ -232,6 +241,17 @@ def matrices(e: Emitter, place: ir.Value, transposed: bool = False) -> list[ir.V
     text = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if transposed else ''}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
     kind = ir.LiteralStructType([I32] * 4)
     return e.unpack(e.asm(kind, text, "=r,=r,=r,=r,r,~{memory}", [place], effect=True), 4)
+
+
+def mma_sync(e: Emitter, form: str, a: list[ir.Value], b: list[ir.Value], c: list[ir.Value]) -> list[ir.Value]:
+    """mma.sync: the accumulators c plus the product of two fragments."""
+    number = iter(range(2 * len(c) + len(a) + len(b)))
+    lists = [", ".join(f"${next(number)}" for _ in part) for part in (c, a, b, c)]
+    text = f"mma.sync.aligned.{form} {', '.join(f'{{{one}}}' for one in lists)};"
+    letters = [LETTERS[v.type] for v in (*a, *b, *c)]
+    constraints = ",".join([f"={LETTERS[c[0].type]}"] * len(c) + letters)
+    kind = ir.LiteralStructType([v.type for v in c])
+    return e.unpack(e.asm(kind, text, constraints, [*a, *b, *c], effect=True), len(c))
 
 
 def any_of(e: Emitter, flag: ir.Value) -> ir.Value:

@@ -29,9 +29,9 @@ def normal_arguments(kernel: KernelIR, phase: Phase, body: Body) -> Body:
         short = WITHOUT_SPECIAL_CASES.get(i.op)
         if short and i.dtype is FLOAT32 and _within(_range(i.args[0], ranges), NORMAL):
             i = replace(i, op=short)
-        found = _result(i, [_range(a, ranges) for a in i.args])
-        if found is not None:
-            ranges[i.target] = found
+        result_range = _result(i, [_range(a, ranges) for a in i.args])
+        if result_range is not None:
+            ranges[i.target] = result_range
         instructions.append(i)
     return replace(body, instructions=tuple(instructions))
 

@@ -42,7 +42,7 @@ def schedule_cluster(row: RowProblem) -> ResidentRowSchedule | None:
     ends = row.is_split and width < 8 and columns >= APART_FROM and not (expensive or has_gathers(kernel))
     if row.is_split and not ends and not expensive:
         return None
-    row = replace(row, apart=2 * width - 2 if ends else 0)
+    row = replace(row, unaligned=2 * width - 2 if ends else 0)
     sizes = GROUP_SIZES if late_tile_registers(kernel) else tuple(reversed(GROUP_SIZES))
     best, most = None, LEAST_ON_SM - 1
     for cluster in (n for n in cluster_sizes(hardware.cluster) if row.rows * n >= hardware.multiprocessors):
@@ -51,11 +51,11 @@ def schedule_cluster(row: RowProblem) -> ResidentRowSchedule | None:
             if size <= most or row.reach > VECTOR_CLASSES[-1] * width * threads * cluster:
                 continue
             schedule, need = tiled_schedule(row, threads, cluster, blocks)
-            if row.apart:
+            if row.unaligned:
                 schedule = replace(
                     schedule,
                     peeled_elements=1,
-                    full_vectors=min(schedule.full_vectors, (columns - row.apart) // schedule.vector_stride),
+                    full_vectors=min(schedule.full_vectors, (columns - row.unaligned) // schedule.vector_stride),
                 )
             spare = SPARE if schedule.epilogue_vectors else 0 if width >= 8 or late_tile_registers(kernel) else -SPARE
             if need <= registers_for(hardware, blocks, threads) + spare:

@@ -170,13 +170,13 @@ def _on_line(
 ) -> tuple[ResidentRowSchedule, int]:
     """Schedule of a row on as many threads as it needs, and the registers of each."""
     width, vectors, room = size.width, size.vectors, size.max_threads
-    each, apart = vectors * width, 2 * width - 2 if split else 0  # elements that are in no whole vector, at most
-    threads = max(-(-columns // each), FEWEST if apart else 1)
+    each, unaligned = vectors * width, 2 * width - 2 if split else 0  # elements that are in no whole vector, at most
+    threads = max(-(-columns // each), FEWEST if unaligned else 1)
     threads = 1 << (threads - 1).bit_length() if size.longest_threads < WARP else -(-threads // WARP) * WARP
     if not split:
         ample = columns // (AMPLE_VECTORS * width)
         threads = max(threads, min(LINE, 1 << max(0, ample.bit_length() - 1)))
-    shortest, fewest = max(1, size.shorter_threads * each + 1 - apart), (size.shorter_threads // WARP + 1) * WARP
+    shortest, fewest = max(1, size.shorter_threads * each + 1 - unaligned), (size.shorter_threads // WARP + 1) * WARP
     later = late_load_registers(kernel) * vectors
     need_of_elements = (registers_per_element(kernel, width) * vectors + later) * width
     early = (
@@ -194,8 +194,8 @@ def _on_line(
     )
     if early:
         reason += "; operands of later phases are prefetched with the row"
-    edges = -(-apart // (FEWEST if size.longest_threads < WARP else WARP))
-    if apart:
+    edges = -(-unaligned // (FEWEST if size.longest_threads < WARP else WARP))
+    if unaligned:
         reason += f"; {edges} a thread of the elements before and after the aligned vectors"
     rows = LOOP_BLOCK // threads if threads <= WARP else 1
     whole = min(shortest // (fewest * width), vectors)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from ....kernel_ir.instruction_cost import total_cost
@@ -37,8 +37,6 @@ class RowSchedule(Schedule):
     threads: int
     rows: int
     blocks: int  # per SM
-    reason: str = field(default="", compare=False, kw_only=True)
-    registers: int = field(default=0, compare=False, kw_only=True)  # a thread, by estimate
 
     resident = False
     smem = False

@@ -40,7 +40,7 @@ class RowProblem:
     kernel: KernelIR
     extents: tuple[int, ...]
     hardware: Hardware
-    apart: int = 0  # elements of unaligned rows, at most, that are read beside the vectors
+    unaligned: int = 0  # elements of unaligned rows, at most, that are read beside the vectors
 
     @property
     def columns(self) -> int:
@@ -58,7 +58,7 @@ class RowProblem:
     @cached_property
     def reach(self) -> int:
         """Columns that the vectors of a row cover."""
-        return self.columns if self.apart else covered_columns(self.kernel, self.columns, self.width)
+        return self.columns if self.unaligned else covered_columns(self.kernel, self.columns, self.width)
 
     @property
     def is_split(self) -> bool:

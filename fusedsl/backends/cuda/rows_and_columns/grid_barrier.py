@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..compiler.numba_backend import I32, VOID, Emitter, intrinsic, ir, types
+from ..tile.thread_index import special_register
 
-
-@intrinsic(0)
-def grid_dim():
-    """The number of blocks in the grid, int32."""
-    return types.int32, lambda e: e.special_register("nctaid.x")
+grid_dim = special_register("nctaid.x")  # blocks of the grid
 
 
 @intrinsic(2)

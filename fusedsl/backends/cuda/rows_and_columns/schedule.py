@@ -48,8 +48,6 @@ class MixedReductionSchedule(Schedule):
     stages: int
     loads_in_flight: int  # of a warp that combines the states of blocks
     multiprocessors: int = field(default=0, compare=False)
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)  # a thread, by estimate
     blocks = 1
 
     @property

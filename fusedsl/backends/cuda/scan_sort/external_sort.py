@@ -183,12 +183,12 @@ def _merged_place(e: Emitter, order: KeyCodec, here, slot: ir.Value, run: ir.Val
     other = b.xor(own, run)
     room = b.sub(total, other)
     room = b.select(b.icmp_signed("<", room, I64(0)), I64(0), b.select(b.icmp_signed("<", room, run), room, run))
-    with looped(e, [run, I64(0)], lambda step, found: b.icmp_signed(">", step, I64(0))) as (state, following):
-        step, found = state
-        tried = b.add(found, step)
+    with looped(e, [run, I64(0)], lambda step, low: b.icmp_signed(">", step, I64(0))) as (state, following):
+        step, low = state
+        tried = b.add(low, step)
         inside = b.icmp_signed("<=", tried, room)
         probe = b.select(inside, b.add(other, b.sub(tried, I64(1))), slot)
         before = b.and_(inside, order.less(e, order.get(e, here, probe, GLOBAL), entry))
-        following += [b.lshr(step, I64(1)), b.select(before, tried, found)]
+        following += [b.lshr(step, I64(1)), b.select(before, tried, low)]
     begin = b.select(b.icmp_signed("<", own, other), own, other)
     return entry, b.add(b.add(begin, b.sub(slot, own)), state[1])

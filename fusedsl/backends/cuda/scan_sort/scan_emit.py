@@ -83,8 +83,8 @@ class RowScans:
         """A scan whose earlier tiles are other blocks'."""
         src, name, uses = self.src, name_of(use), self._all_scans()
         op = src.reduce_op(use, name)
-        made = scan_with_lookback(TILE, THREAD_GROUP, op, **direction_of(use))
-        scan = src.bind(f"scan_{name}", made, src.functions)
+        intrinsic = scan_with_lookback(TILE, THREAD_GROUP, op, **direction_of(use))
+        scan = src.bind(f"scan_{name}", intrinsic, src.functions)
         where = ("semaphores", f"offset_{uses.index(use)}", self._row_number(), "tile_in_row", "tiles", "rows_tiles")
         src.unpack(use, scan(*src.lifted(use), "column", "columns", *where))
 

@@ -68,8 +68,8 @@ class RowSort:
         src, method = self.src, self.method
         src.functions += ["", ""]
         wide = {"wide": True} if method.wide else {}
-        made = key_codec(sort.key.dtype.name, sort.descending, TILE, THREAD_GROUP, **wide)
-        codec = src.bind("codec", made, src.functions)
+        key_type = key_codec(sort.key.dtype.name, sort.descending, TILE, THREAD_GROUP, **wide)
+        codec = src.bind("codec", key_type, src.functions)
         if method.method == "digits":
             self._define_digits(sort, codec)
         else:

@@ -35,8 +35,6 @@ class ScatterSchedule(Schedule):
     threads: int
     blocks: int
     width: int = 1
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)  # a thread, by estimate
 
     @property
     def block_threads(self) -> int:
@@ -100,7 +98,7 @@ def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> 
     reason = (
         f"{elements} elements a thread, {how}; at most {registers} registers let {blocks} blocks of {THREADS} on an SM"
     )
-    return ScatterSchedule(elements, THREADS, blocks, width, reason, registers)
+    return ScatterSchedule(elements, THREADS, blocks, width, reason=reason, registers=registers)
 
 
 def _width(kernel: KernelIR) -> int:
@@ -138,7 +136,7 @@ def _private(kernel: KernelIR, extents: Extents, hardware: Hardware) -> PrivateS
         f"at most {registers} registers let {blocks} blocks on an SM"
     )
     bins = {"bins": scatter.bins, "copies": copies, "unit": unit, "shared": copies * table}
-    return PrivateScatterSchedule(ELEMENTS, PRIVATE_THREADS, blocks, 1, reason, registers, **bins)
+    return PrivateScatterSchedule(ELEMENTS, PRIVATE_THREADS, blocks, reason=reason, registers=registers, **bins)
 
 
 def _shared_copies(kernel: KernelIR, hardware: Hardware, table: int) -> tuple[int, int, int] | None:
@@ -174,7 +172,7 @@ def _private_sums(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Pri
         f"at most {registers} registers let {blocks} blocks on an SM"
     )
     shape = {"bins": scatter.bins, "chunks": chunks, "copies": copies, "shared": 8 * words * copies + FIRST_CHUNK}
-    return PrivateSumSchedule(ELEMENTS, PRIVATE_THREADS, blocks, 1, reason, registers, **shape)
+    return PrivateSumSchedule(ELEMENTS, PRIVATE_THREADS, blocks, reason=reason, registers=registers, **shape)
 
 
 def scatter_dtype(kernel: KernelIR, scatter: Scatter) -> DType:

@@ -43,7 +43,7 @@ class SkinnyEmitter:
         self.src = SourceBuilder(kernel)
         axes = {ROW: operands.axes.rows, COLUMN: operands.axes.columns, STEP: (kernel.axes - 1,)}
         self.addresses = ElementAddresses(self.src, axes, operands.axes.batch)
-        self.narrow, self.streamed = (COLUMN, ROW) if schedule.turned else (ROW, COLUMN)
+        self.narrow, self.streamed = (COLUMN, ROW) if schedule.swapped else (ROW, COLUMN)
         self.narrow_operands, self.streamed_operands = schedule.sides(operands)
         self.narrow_axis, self.streamed_axis = axes[self.narrow][0], axes[self.streamed][0]
 
@@ -146,7 +146,7 @@ class SkinnyEmitter:
     def _multiply_stage(self) -> None:
         multiply = self.src.bind("multiply", SKINNY.multiply())
         for number, pair in enumerate(self.operands.pairs):
-            narrow, streamed = pair[::-1] if self.schedule.turned else pair
+            narrow, streamed = pair[::-1] if self.schedule.swapped else pair
             places = (self._place("read_stage", streamed), self._place("read_stage", narrow))
             self.src.assign(f"totals{number}", multiply(f"totals{number}", *places))
 

@@ -64,8 +64,8 @@ class SkinnyLayout:
     @property
     def pitch(self) -> int:
         """Bytes from one narrow row to the next: a fragment's rows, 8 or 16 bytes a lane, lie in different banks."""
-        apart, line = BANK_BYTES // (2 if self.near == "k" else 4), self.itemsize * self.depth
-        return line + (apart - line) % (2 * apart)
+        banks, line = BANK_BYTES // (2 if self.near == "k" else 4), self.itemsize * self.depth
+        return line + (banks - line) % (2 * banks)
 
     @property
     def narrow_bytes(self) -> int:

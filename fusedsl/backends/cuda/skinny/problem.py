@@ -18,12 +18,12 @@ LEAST_STEPS = 32
 class SkinnyProblem:
     """A product with `few` rows on one side: its operands, and its extents on the sides that the schedule tells apart.
 
-    `turned`: the streamed operand has the kernel's rows; `near` as in SkinnyLayout.
+    `swapped`: the streamed operand has the kernel's rows; `near` as in SkinnyLayout.
     """
 
-    found: MatmulOperands
+    arrays: MatmulOperands
     dtype: str
-    turned: bool
+    swapped: bool
     near: str
     few: int
     many: int
@@ -32,7 +32,7 @@ class SkinnyProblem:
 
     @property
     def products(self) -> int:
-        return len(self.found.pairs)
+        return len(self.arrays.pairs)
 
 
 def skinny_problem(kernel: KernelIR, extents: Extents) -> SkinnyProblem | None:
@@ -44,9 +44,9 @@ def skinny_problem(kernel: KernelIR, extents: Extents) -> SkinnyProblem | None:
     if len(axes.rows) != 1 or len(axes.columns) != 1:
         return None
     rows, columns = extents[axes.rows[0]], extents[axes.columns[0]]
-    turned = columns < rows
-    few, many = (columns, rows) if turned else (rows, columns)
-    streamed, axis = (operands.left, axes.rows[0]) if turned else (operands.right, axes.columns[0])
+    swapped = columns < rows
+    few, many = (columns, rows) if swapped else (rows, columns)
+    streamed, axis = (operands.left, axes.rows[0]) if swapped else (operands.right, axes.columns[0])
     kinds = {kernel.operands[k].dtype.name for pair in operands.pairs for k in pair}
     sums = {use.accumulators[0].dtype.name for use in kernel.phases[0].folds}
     if len(kinds) != 1 or kinds.isdisjoint(SIDES) or sums != {"float32"}:
@@ -55,7 +55,7 @@ def skinny_problem(kernel: KernelIR, extents: Extents) -> SkinnyProblem | None:
     most, least = SIDES[dtype]
     if not near or few > most or many < least or extents[-1] < LEAST_STEPS:
         return None
-    return SkinnyProblem(operands, dtype, turned, near, few, many, extents[-1], extent(axes.batch, extents))
+    return SkinnyProblem(operands, dtype, swapped, near, few, many, extents[-1], extent(axes.batch, extents))
 
 
 def streamed_near(kernel: KernelIR, streamed: tuple[int, ...], rows: int) -> str:

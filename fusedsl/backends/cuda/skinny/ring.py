@@ -76,13 +76,13 @@ class SkinnyRing(SkinnyLayout):
 
         @emitted(result)
         def emit(e, address, row_stride, step_stride, rows, steps):
-            b, found = e.builder, []
+            b, loaded = e.builder, []
             for k in range(self._elements):
                 row, at = (b.zext(x, I64) for x in self._element(e, near, k))
                 own = b.and_(b.icmp_signed("<", at, steps), b.icmp_signed("<", row, rows))
                 place = b.add(address, b.mul(b.add(b.mul(row, row_stride), b.mul(at, step_stride)), I64(self.itemsize)))
-                found += load_vector(e, self._bits, 1, place, ValidElements(b.zext(own, I32)))
-            return e.pack(result, found)
+                loaded += load_vector(e, self._bits, 1, place, ValidElements(b.zext(own, I32)))
+            return e.pack(result, loaded)
 
         return emit
 

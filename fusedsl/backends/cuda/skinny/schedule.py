@@ -31,14 +31,14 @@ SHORT_BLOCKS = 8  # per SM, where rings hold all steps
 class SkinnySchedule(Schedule):
     """Blocks of `layout` stream the operand with many rows through a ring of `stages` in shared memory.
 
-    `turned`: the streamed operand has the kernel's rows, and the narrow one its columns. `narrow_near` says of each
+    `swapped`: the streamed operand has the kernel's rows, and the narrow one its columns. `narrow_near` says of each
     narrow operand how it is brought: "copy" by cp.async, else element by element, neighbours along "k" or "n". If it
     `holds_all`, the ring has room for all steps. If it `is_split`, blocks share a tile, and the last one to arrive adds
     their accumulators. (measured: H100, 16 x 14336 x 4096: 49.1 us so; 52.3 by clusters, in distributed shared memory.)
     """
 
     layout: SkinnyLayout
-    turned: bool
+    swapped: bool
     narrow_near: tuple[str, ...]
     stages: int
     is_split: bool
@@ -46,8 +46,6 @@ class SkinnySchedule(Schedule):
     splits: int = field(default=1, compare=False)  # blocks of a tile
     length_specialized: bool = field(default=False, compare=False)  # an operand is ragged
     blocks: int = 1
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)
     width = 1
     multiplies = True
 
@@ -55,22 +53,22 @@ class SkinnySchedule(Schedule):
     def block_threads(self) -> int:
         return self.layout.threads
 
-    def sides(self, found: MatmulOperands) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def sides(self, arrays: MatmulOperands) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(narrow operands, streamed operands)"""
-        return (found.right, found.left) if self.turned else (found.left, found.right)
+        return (arrays.right, arrays.left) if self.swapped else (arrays.left, arrays.right)
 
-    def stage_bytes(self, found: MatmulOperands) -> int:
-        narrow, streamed = self.sides(found)
+    def stage_bytes(self, arrays: MatmulOperands) -> int:
+        narrow, streamed = self.sides(arrays)
         return len(narrow) * self.layout.narrow_bytes + len(streamed) * self.layout.streamed_bytes
 
-    def shared_bytes(self, found: MatmulOperands) -> int:
+    def shared_bytes(self, arrays: MatmulOperands) -> int:
         """Bytes of shared memory of a block: the ring, and in its place later the accumulators of the warps."""
-        return max(self.stages * self.stage_bytes(found), len(found.pairs) * self.layout.partial_bytes)
+        return max(self.stages * self.stage_bytes(arrays), len(arrays.pairs) * self.layout.partial_bytes)
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         operands = matmul_operands(kernel)
         assert operands is not None
-        tiles, shared = tile_count(operands, extents, self.turned, self.layout), self.shared_bytes(operands)
+        tiles, shared = tile_count(operands, extents, self.swapped, self.layout), self.shared_bytes(operands)
         blocks = tiles * self.splits
         if not self.is_split:
             return LaunchConfig(blocks, self.block_threads, shared, exclusive=True)
@@ -84,21 +82,21 @@ def schedule_skinny(kernel: KernelIR, extents: Extents, hardware: Hardware) -> S
     layout = problem and _layout(problem)
     if not problem or not layout:
         return None
-    narrow = problem.found.right if problem.turned else problem.found.left
+    narrow = problem.arrays.right if problem.swapped else problem.arrays.left
     ways = tuple(_narrow_near(kernel.operands[k], kernel.axes - 1) for k in narrow)
     elements = [layout.narrow * layout.depth for way in ways if way != "copy"]
     if any(n % layout.threads or n // layout.threads > MOST_ELEMENTS for n in elements):
         return None
-    plain = SkinnySchedule(layout, problem.turned, ways, 0, False)
+    plain = SkinnySchedule(layout, problem.swapped, ways, 0, False)
     short = problem.steps <= STAGES * layout.depth and layout.warps_k == 1
-    stage, partial = plain.stage_bytes(problem.found), problem.products * layout.partial_bytes
+    stage, partial = plain.stage_bytes(problem.arrays), problem.products * layout.partial_bytes
     chunks = -(-problem.steps // layout.depth)
     ring = _ring_that_holds(chunks, stage, partial, hardware) if short else _ring(stage, partial, hardware)
     if ring is None:
         return None
     registers = OTHER_REGISTERS + layout.thread_sums * problem.products
     stages, blocks = ring[0], min(ring[1], blocks_for(hardware, registers, layout.threads))
-    tiles = tile_count(problem.found, extents, problem.turned, layout)
+    tiles = tile_count(problem.arrays, extents, problem.swapped, layout)
     rings = max(1, chunks // (STAGES - 1))  # a block begins with so many stages at once: fewer are no faster
     splits = choose_blocks_per_row(tiles, rings, hardware.multiprocessors * blocks)
     reason = (
@@ -108,7 +106,7 @@ def schedule_skinny(kernel: KernelIR, extents: Extents, hardware: Hardware) -> S
     if splits > 1:
         reason += f"; {splits} blocks share a tile, the last one adds their sums"
     schedule = replace(plain, stages=stages, is_split=splits > 1, holds_all=short, splits=splits, blocks=blocks)
-    ragged = is_ragged(kernel, problem.found)
+    ragged = is_ragged(kernel, problem.arrays)
     return replace(schedule, reason=reason, registers=registers, length_specialized=ragged)
 
 
@@ -151,7 +149,7 @@ def _narrow_near(operand: Operand, steps: int) -> str:
     return "n"
 
 
-def tile_count(found: MatmulOperands, extents: Extents, turned: bool, layout: SkinnyLayout) -> int:
+def tile_count(arrays: MatmulOperands, extents: Extents, swapped: bool, layout: SkinnyLayout) -> int:
     """Tiles of streamed rows, in all batches."""
-    many = found.axes.rows if turned else found.axes.columns
-    return extent(found.axes.batch, extents) * -(-extent(many, extents) // layout.streamed)
+    many = arrays.axes.rows if swapped else arrays.axes.columns
+    return extent(arrays.axes.batch, extents) * -(-extent(many, extents) // layout.streamed)

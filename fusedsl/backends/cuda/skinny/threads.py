@@ -60,11 +60,11 @@ def copied_place(layout: SkinnyLayout, e: Emitter, line: ir.Value, chunk: ir.Val
     b, short = e.builder, layout.itemsize == 2
 
     def digits(number: ir.Value, *bases: int) -> list[ir.Value]:
-        found = []
+        parts = []
         for base in bases:
-            found.append(b.urem(number, I32(base)))
+            parts.append(b.urem(number, I32(base)))
             number = b.udiv(number, I32(base))
-        return [*found, number]
+        return [*parts, number]
 
     if layout.near == "k" and short:
         low, k, streamed = digits(line, 8, 8)
@@ -102,5 +102,5 @@ def _moved(
         return b.add(b.shl(high, I32(4)), low)
     if layout.itemsize == 2:
         return b.xor(b.add(b.shl(low, I32(2)), high), b.shl(parity, I32(2)))
-    turned = b.add(high, b.add(b.shl(b.and_(k, I32(1)), I32(1)), b.shl(parity, I32(2))))
-    return b.xor(b.add(b.shl(high, I32(4)), low), turned)
+    flipped = b.add(high, b.add(b.shl(b.and_(k, I32(1)), I32(1)), b.shl(parity, I32(2))))
+    return b.xor(b.add(b.shl(high, I32(4)), low), flipped)

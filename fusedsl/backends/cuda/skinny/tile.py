@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.types import BFLOAT16, FLOAT32
-from ..compiler.numba_backend import F32, I32, Emitter, emitted, ir, types
+from ..compiler.numba_backend import I32, Emitter, emitted, ir, types
+from ..mma.fragment import INSTRUCTIONS, mma_sync
 from ..tile.memory import ld_shared, st_shared
 from .layout import LINE_BYTES, ROWS, VECTORS
 from .sums import SkinnySums
 from .threads import lane_place, vector_place, warp_k, warp_place
 
 SUBTILES = ROWS // 16  # mma.sync along the streamed rows
-PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
 
 
 class SkinnyTile(SkinnySums):
@@ -39,7 +39,7 @@ class SkinnyTile(SkinnySums):
 
     def multiply(self) -> Callable:
         """`multiply(accumulators, streamed, narrow)`: adds the products of a stage, at its two addresses."""
-        kind = PTX_TYPES[self.dtype]
+        form = INSTRUCTIONS[self.dtype]
 
         @emitted(self.accumulator_types)
         def emit(e, accumulators, streamed, narrow):
@@ -57,7 +57,7 @@ class SkinnyTile(SkinnySums):
                     at = 4 * (subtile * self._columns + column)
                     for half in (0, 1):
                         left = _streamed_fragment(e, self.near, words, subtile, half)
-                        values[at : at + 4] = _mma(e, kind, left, right[half], values[at : at + 4])
+                        values[at : at + 4] = mma_sync(e, form, left, right[half], values[at : at + 4])
             return e.pack(self.accumulator_types, values)
 
         return emit
@@ -114,16 +114,3 @@ def _rows_of(e: Emitter, near: str, subtile: int, g: ir.Value) -> list[ir.Value]
     if near == "k":
         return [b.add(g, I32(16 * subtile + 8 * k)) for k in (0, 1)]
     return [b.add(b.shl(g, I32(3)), I32(2 * subtile + k)) for k in (0, 1)]
-
-
-def _mma(
-    e: Emitter, kind: str, left: list[ir.Value], right: list[ir.Value], accumulators: list[ir.Value]
-) -> list[ir.Value]:
-    text = (
-        f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 "
-        "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
-    )
-    constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
-    return e.unpack(
-        e.asm(ir.LiteralStructType([F32] * 4), text, constraints, [*left, *right, *accumulators], effect=True), 4
-    )

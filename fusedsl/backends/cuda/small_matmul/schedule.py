@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ....hardware import Hardware
 from ....kernel_ir.kernel import KernelIR
@@ -26,8 +26,6 @@ class SmallMatmulSchedule(Schedule):
     along: tuple[tuple[bool, bool], ...]
     near: tuple[int, ...]
     blocks: int
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)
     width = 1
     multiplies = True
     length_specialized = False
@@ -66,7 +64,7 @@ def schedule_small(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm
         f"small matrices: {layout.matrices} a block, in tiles of {layout.rows} × {layout.columns} and {layout.depth} "
         f"steps; a thread sums {OWN} × {OWN} elements"
     )
-    return SmallMatmulSchedule(layout, tuple(flags), near, 4 if words == 1 else 2, reason, registers)
+    return SmallMatmulSchedule(layout, tuple(flags), near, 4 if words == 1 else 2, reason=reason, registers=registers)
 
 
 def factor_bytes(layout: SmallLayout, side: str, body: Body) -> int:
@@ -74,6 +72,6 @@ def factor_bytes(layout: SmallLayout, side: str, body: Body) -> int:
     return layout.matrices * layout.area(side) * body.results[0].dtype.itemsize
 
 
-def _held_bytes(layout: SmallLayout, found: MatmulAxes) -> int:
+def _held_bytes(layout: SmallLayout, axes: MatmulAxes) -> int:
     """Shared memory of a block for all factors."""
-    return sum(factor_bytes(layout, side, body) for pair in found.factors for side, body in zip(SIDES, pair))
+    return sum(factor_bytes(layout, side, body) for pair in axes.factors for side, body in zip(SIDES, pair))

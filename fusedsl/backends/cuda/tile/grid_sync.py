@@ -92,9 +92,7 @@ def is_last_block(semaphores, index, parts):
             semaphore = _count(e, _counter(e, base, place), "inc", limit)
             _fence(e)
             last, counted = b.zext(b.icmp_unsigned("==", semaphore, limit), I32), b.block
-        won = b.phi(I32)
-        won.add_incoming(I32(0), before)
-        won.add_incoming(last, counted)
+        (won,) = e.phi(([I32(0)], before), ([last], counted))
         return b.icmp_unsigned("!=", e.call(I32, "llvm.nvvm.barrier0.or", [won]), I32(0))
 
     return types.boolean, emit

@@ -50,10 +50,4 @@ def when(e: Emitter, condition: ir.Value, values: Sequence[ir.Value], change: Ca
     end = b.block
     b.branch(after)
     b.position_at_end(after)
-    phis = []
-    for old, new in zip(values, changed):
-        phi = b.phi(old.type)
-        phi.add_incoming(old, before)
-        phi.add_incoming(new, end)
-        phis.append(phi)
-    return phis
+    return e.phi((values, before), (changed, end))

@@ -69,16 +69,6 @@ def _alike_pairs(
     for column in columns:
         for one, other in zip(column[::2], column[1::2]):
             alike = b.and_(alike, b.icmp_unsigned("==", one, other))
-    before = b.block
-    with b.if_then(b.not_(alike), likely=False):
-        apart, after = second(), b.block
-    pairs: list[list[ir.Value]] = []
-    for first, other in zip(firsts, apart):
-        row = []
-        for shared, own in zip(first, other):
-            either = b.phi(shared.type)
-            either.add_incoming(shared, before)
-            either.add_incoming(own, after)
-            row.append(either)
-        pairs += [first, row]
-    return pairs
+    flat = e.rarely(b.not_(alike), [x for row in firsts for x in row], lambda: [x for row in second() for x in row])
+    rest = iter(flat)
+    return [row for first in firsts for row in (first, [next(rest) for _ in first])]

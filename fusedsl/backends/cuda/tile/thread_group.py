@@ -131,13 +131,7 @@ class ThreadGroup:
                 merged, after_several = ThreadGroup(groups)._through_shuffles(e, rule_of, parts), b.block
             with one_warp:
                 own, after_one = [shuffle(e, "idx", part, 0, WARP) for part in state], b.block
-        joined = []
-        for part, other in zip(merged, own):
-            either = b.phi(part.type)
-            either.add_incoming(part, after_several)
-            either.add_incoming(other, after_one)
-            joined.append(either)
-        return joined
+        return e.phi((merged, after_several), (own, after_one))
 
     def _through_cluster(
         self, e: Emitter, rule_of: ReduceOp, state: State, number: ir.Value, turn: ir.Value | None

@@ -21,10 +21,14 @@ from ..compiler.numba_backend import (
 from .element_registers import element_type
 
 
-@intrinsic(0)
-def thread_idx():
-    """tid.x, int32."""
-    return types.int32, lambda e: e.special_register("tid.x")
+def special_register(name: str) -> Callable:
+    """An intrinsic without arguments: a special register of this thread, int32."""
+    return intrinsic(0)(lambda: (types.int32, lambda e: e.special_register(name)))
+
+
+thread_idx, thread_idx_y = special_register("tid.x"), special_register("tid.y")
+block_dim_x, block_dim_y = special_register("ntid.x"), special_register("ntid.y")
+block_idx = special_register("ctaid.x")
 
 
 def thread_here(e: Emitter) -> ir.Value:
@@ -36,30 +40,6 @@ def thread_here(e: Emitter) -> ir.Value:
 def reread_thread_idx():
     """tid.x, read again at this point."""
     return types.int32, thread_here
-
-
-@intrinsic(0)
-def thread_idx_y():
-    """tid.y, int32."""
-    return types.int32, lambda e: e.special_register("tid.y")
-
-
-@intrinsic(0)
-def block_dim_y():
-    """ntid.y, int32."""
-    return types.int32, lambda e: e.special_register("ntid.y")
-
-
-@intrinsic(0)
-def block_dim_x():
-    """ntid.x, int32."""
-    return types.int32, lambda e: e.special_register("ntid.x")
-
-
-@intrinsic(0)
-def block_idx():
-    """ctaid.x, int32."""
-    return types.int32, lambda e: e.special_register("ctaid.x")
 
 
 @intrinsic(0)
@@ -124,24 +104,9 @@ def divide(number, divisor, magic):
         if number == types.int32:
             return quick(b, n, word)
         small = b.icmp_unsigned("<", n, I64(1 << 31))
-        return one_of(b, small, lambda: b.zext(quick(b, b.trunc(n, I32), word), I64), lambda: b.udiv(n, d))
+        return e.either(small, lambda: [b.zext(quick(b, b.trunc(n, I32), word), I64)], lambda: [b.udiv(n, d)])[0]
 
     return number, emit
-
-
-def one_of(
-    b: ir.IRBuilder, condition: ir.Value, first: Callable[[], ir.Value], second: Callable[[], ir.Value]
-) -> ir.Value:
-    """An int64 that is computed in one way where the condition holds, in another where not."""
-    with b.if_else(condition) as (then, otherwise):
-        with then:
-            first_value, first_block = first(), b.block
-        with otherwise:
-            second_value, second_block = second(), b.block
-    either = b.phi(I64)
-    either.add_incoming(first_value, first_block)
-    either.add_incoming(second_value, second_block)
-    return either
 
 
 def scalar(name: str):

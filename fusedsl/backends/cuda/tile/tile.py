@@ -217,19 +217,14 @@ class Tile(VectorLayout):
         for k, (place, valid) in enumerate(zip(places, wanted)):
             neighbour = b.icmp_unsigned("==", b.sub(place, places[0]), I64(k * kind.itemsize))
             whole = b.and_(whole, b.and_(valid, neighbour))
-        with b.if_else(whole) as (then, otherwise):
-            with then:
-                at_once, after = load_vector(e, kind, self.width, places[0], ValidElements(b.zext(whole, I32))), b.block
-            with otherwise:
-                single = [load_predicated(e, kind, place, valid) for place, valid in zip(places, wanted)]
-                apart, after_single = paired(e, kind, single), b.block
-        elements = []
-        for valid, other in zip(at_once, apart):
-            either = b.phi(valid.type)
-            either.add_incoming(valid, after)
-            either.add_incoming(other, after_single)
-            elements.append(either)
-        return elements
+
+        def single() -> list[ir.Value]:
+            return paired(e, kind, [load_predicated(e, kind, place, valid) for place, valid in zip(places, wanted)])
+
+        def at_once() -> list[ir.Value]:
+            return load_vector(e, kind, self.width, places[0], ValidElements(b.zext(whole, I32)))
+
+        return e.either(whole, at_once, single)
 
     def slice(self, first: int, vectors: int, rematerialize: bool = False) -> Callable:
         """`part(values)`: those of some of the vectors, held as they were.

@@ -85,11 +85,11 @@ class VectorLayout:
 
     def place(self, e, form, start, number) -> VectorPlace:
         """Where a vector begins: `start` is where the thread's first one does, or a tuple with all."""
-        b, apart = e.builder, isinstance(form, types.UniTuple)
-        begin = b.extract_value(start, number) if apart else start
+        b, scattered = e.builder, isinstance(form, types.UniTuple)
+        begin = b.extract_value(start, number) if scattered else start
         begin = begin if begin.type == I64 else b.sext(begin, I64)
-        skipped = I64(0) if apart else self.offset_of(e, number, I64)
-        return VectorPlace(begin, skipped, apart and self.checks[number] != "e")
+        skipped = I64(0) if scattered else self.offset_of(e, number, I64)
+        return VectorPlace(begin, skipped, scattered and self.checks[number] != "e")
 
     def addresses(self, e, kind, stride_kind, address, place, stride) -> list[ir.Value]:
         """Address of a vector, or of each element if they are not contiguous.
@@ -119,8 +119,8 @@ class VectorLayout:
         def after(place: ir.Value) -> ir.Value:
             levels = self.offset_of(e, 1, stride.type)
             if stride.type == I32:
-                apart = b.mul(levels, I32(size))
-                return e.asm(I64, "mad.wide.s32 $0, $1, $2, $3;", "=l,r,r,l", [stride, apart, place])
+                step_bytes = b.mul(levels, I32(size))
+                return e.asm(I64, "mad.wide.s32 $0, $1, $2, $3;", "=l,r,r,l", [stride, step_bytes, place])
             return b.add(place, b.mul(levels, step))
 
         addresses: list[ir.Value] = []

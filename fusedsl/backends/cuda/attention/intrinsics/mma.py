@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from .....ir.types import DType, dtype
 from ...compiler.numba_backend import F32, F64, I32, VOID, Emitter, emitted, intrinsic, ir, numba_type, types
-from ...mma.fragment import matrices
+from ...mma.fragment import matrices, mma_sync
 from ...mma.fragment_layout import ROWS
 from ...mma.smem_swizzle import CHUNKS, start_of, swizzled
 from ...mma.tile_sizes import COPY_BYTES, SWIZZLE_BYTES
@@ -32,15 +32,6 @@ def _first_line(e: Emitter) -> ir.Value:
 
 
 # -- tensor cores
-
-
-def _multiplied(e: Emitter, kind: str, left: list[ir.Value], right: list[ir.Value], sums: list[ir.Value]):
-    text = (
-        f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 "
-        "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
-    )
-    constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
-    return e.unpack(e.asm(ir.LiteralStructType([F32] * 4), text, constraints, [*left, *right, *sums], effect=True), 4)
 
 
 def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
@@ -96,7 +87,8 @@ def _accumulate_columns(
     """Add the products of the k-th 16 columns to `sums`."""
     for half in (0, 1):
         own = slice(8 * k + 4 * half, 8 * k + 4 * half + 4)
-        sums[own] = _multiplied(e, kind, left, right[2 * half : 2 * half + 2], sums[own])
+        form = f"m16n8k16.row.col.f32.{kind}.{kind}.f32"
+        sums[own] = mma_sync(e, form, left, right[2 * half : 2 * half + 2], sums[own])
 
 
 # -- fused multiply-adds

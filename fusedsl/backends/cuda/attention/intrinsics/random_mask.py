@@ -36,20 +36,11 @@ def philox_mask(tile: Fragment, place: Callable, placed: str, column: int, signa
 
         @emitted(result, len(wanted))
         def emit(e, *values, kinds):
-            b, lists = e.builder, [tile.places(e, v, k, w) for v, k, w in zip(values, kinds, wanted)]
+            lists = [tile.places(e, v, k, w) for v, k, w in zip(values, kinds, wanted)]
             draw = _Draw(e, asked, body, lists[: len(asked.arguments)], lists[len(asked.arguments) :])
             first = e.cast(e.unpack(values[column], len(kinds[column]))[0], kinds[column].dtype, types.int32)
-            ways = []
-            with b.if_else(draw.shared(first)) as branches:
-                for branch, way in zip(branches, (draw.together, draw.apart)):
-                    with branch:
-                        words = way(count)
-                        ways.append((words, b.block))
-            phis = [b.phi(I32) for _ in range(len(result))]
-            for words, block in ways:
-                for phi, word in zip(phis, words):
-                    phi.add_incoming(word, block)
-            return e.pack(result, phis)
+            words = e.either(draw.shared(first), lambda: draw.together(count), lambda: draw.apart(count))
+            return e.pack(result, words)
 
         return emit
 

@@ -143,10 +143,10 @@ class Scope:
 
     def _turn(self, met: Kinds) -> Step:
         """What gives variables the types that they have where paths meet."""
-        turned = [(name, self.kinds[name], kind) for name, kind in met.items() if self.kinds.get(name, kind) != kind]
+        converted = [(name, self.kinds[name], kind) for name, kind in met.items() if self.kinds.get(name, kind) != kind]
 
         def step(frame: Frame) -> None:
-            for name, own, kind in turned:
+            for name, own, kind in converted:
                 frame.assign(name, kind, frame.unit.cast(frame.get(name, own), own, kind))
 
         return step

@@ -93,11 +93,11 @@ def _columns(e: Emitter, columns: int, width: int, valid: Typed) -> list[tuple[i
     b = e.builder
     own = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
     limit = e.cast(*valid, types.int32)
-    found = []
+    columns_of_panel = []
     for k in range(0, columns // 4, width):
         column = b.add(own, I32(k // PAIR * 8 + k % PAIR))
-        found.append((k, column, b.icmp_signed("<", column, limit)))
-    return found
+        columns_of_panel.append((k, column, b.icmp_signed("<", column, limit)))
+    return columns_of_panel
 
 
 def _address(e: Emitter, base: ir.Value, column: ir.Value, step: Typed) -> ir.Value:

@@ -39,7 +39,7 @@ def add_partial_sums(count: int) -> Callable:
 
     def rule(base, sums):
         def emit(e, address, accumulators):
-            values, found, letter = e.unpack(accumulators, count), [], LETTERS[sums.dtype]
+            values, added, letter = e.unpack(accumulators, count), [], LETTERS[sums.dtype]
             kind, add = ir.LiteralStructType([KINDS[sums.dtype]] * VECTOR), e.builder.fadd
             if letter == "r":
                 add = e.builder.add
@@ -47,8 +47,8 @@ def add_partial_sums(count: int) -> Callable:
                 text = f"ld.global.cg.v4.{WORDS[letter]} {{$0, $1, $2, $3}}, [$4];"
                 constraints = f"={letter},={letter},={letter},={letter},l,~{{memory}}"
                 loaded = e.unpack(e.asm(kind, text, constraints, [place], effect=True), VECTOR)
-                found += [add(value, more) for value, more in zip(values[VECTOR * k :], loaded)]
-            return e.pack(sums, found)
+                added += [add(value, more) for value, more in zip(values[VECTOR * k :], loaded)]
+            return e.pack(sums, added)
 
         return sums, emit
 

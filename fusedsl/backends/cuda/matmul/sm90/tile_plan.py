@@ -45,9 +45,8 @@ class Sm90MatmulSchedule(Schedule):
     turned: bool = False
     splits: int = 1  # warpgroups that sum parts of one tile, each over some of its K-slices
     lead: int = 0  # K-slices that the first warpgroup of a tile is ahead of the second: their epilogues alternate
-    blocks: int = 1
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=168, compare=False)
+    blocks = 1
+    registers: int = field(default=168, compare=False, kw_only=True)
     multiprocessors: int = field(default=0, compare=False)  # blocks that loop over tiles
     width = 1
     multiplies = True
