@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import log, pi, sqrt
 
-from ..ir.graph import value_of
+from ..ir.graph import is_literal, value_of
 from .special import digamma
 from .term import Term
 
 Rule = Callable[..., Term]
 LN2, LN10 = log(2), log(10)
+
+
+def _product(g: Term, other: Term) -> Term:
+    """g times the other factor. A mask over a broadcast cotangent comes last: what is summed is then a masked product,
+    and not the product of an array of its shape."""
+    if g.node.op == "where" and g.node.args[1].op == "broadcast" and is_literal(g.node.args[2], 0):
+        condition, given, _ = (Term(g.b, n) for n in g.node.args)
+        return condition.then(Term(g.b, given.node.args[0]) * other, 0)
+    return g * other
 
 
 def _power_of_base(g: Term, out: Term, x: Term, y: Term) -> Term:
@@ -73,7 +82,7 @@ def _rsqrt_of(x: Term) -> Term:
 RULES: dict[str, tuple[Rule | None, ...]] = {
     "add": (lambda g, out, x, y: g, lambda g, out, x, y: g),
     "subtract": (lambda g, out, x, y: g, lambda g, out, x, y: -g),
-    "multiply": (lambda g, out, x, y: g * y, lambda g, out, x, y: g * x),
+    "multiply": (lambda g, out, x, y: _product(g, y), lambda g, out, x, y: _product(g, x)),
     "divide": (lambda g, out, x, y: g / y, lambda g, out, x, y: -(g * (out / y))),
     "floor_divide": (None, None),
     "remainder": (lambda g, out, x, y: g, lambda g, out, x, y: -(g * x.apply("floor_divide", y))),

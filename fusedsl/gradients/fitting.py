@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir import shapes
 from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim
-from ..ir.graph import Node, Type
+from ..ir.graph import Node, Type, is_literal
 from ..ir.index_keys import basic_index, whole_axis
 from ..ir.types import FLOAT32, DType
 
@@ -27,11 +27,21 @@ def summed(b: GraphBuilder, g: Node, shape: tuple[Dim, ...]) -> Node:
     axes += [k for k in range(max(lead, 0), g.type.rank) if _widened(b, g.type.shape[k], shape[k - lead])]
     if not axes:
         return g
-    g = shapes.reduce(b, "sum", g, tuple(axes), keepdims=True)
+    g = _sum(b, g, tuple(axes))
     if lead <= 0:
         return g
     rest = g.type.shape[lead:]
     return basic_index(g, (("int", 0),) * lead + tuple(whole_axis(d) for d in rest))
+
+
+def _sum(b: GraphBuilder, g: Node, axes: tuple[int, ...]) -> Node:
+    """The sum over axes that stay as 1; a mask that is the same along them masks the sum instead."""
+    if g.op == "where" and is_literal(g.args[2], 0):
+        condition, x, _ = g.args
+        extents = (*(1,) * (g.type.rank - condition.type.rank), *condition.type.shape)
+        if all(b.is_unit(extents[k]) for k in axes):
+            return masked(b, condition, _sum(b, spread(b, x, g.type.shape), axes))
+    return shapes.reduce(b, "sum", g, axes, keepdims=True)
 
 
 def _widened(b: GraphBuilder, wide: Dim, narrow: Dim) -> bool:

@@ -127,3 +127,19 @@ def test_wrt_names_parameters(wrt):
     with pytest.raises(fd.ArgumentError) as fault:
         fd.kernel("x * w").grad(wrt=wrt)
     assert fault.value.code == "argument.gradient" and fault.value.help
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_gradients_of_masked_attention_store_scores_and_nothing_larger(device):
+    q = fd.spec((2, 4, 256, 64))
+    text = "vjp(attention(q, k, v, mask='j <= i'), g, q, k, v)"
+    told = fd.kernel(text).explain(q, q, q, q, device=device, compile=False)
+    assert max(t.bytes for t in told.temporaries) == 4 * 2 * 4 * 256 * 256
+
+
+def test_what_a_mask_leaves_out_adds_nothing_to_gradients():
+    x, y = np.float32([[1, 2, 3]]), np.float32([[4], [np.inf]])
+    m = np.array([[True, True, False], [False, False, False]])
+    text = "vjp(sum(where(m, x * y, 0), 1), g, x, y)"
+    dx, dy = fd.evaluate(text, {"x": x, "y": y, "m": m, "g": np.float32([1, 5])})
+    assert np.array_equal(dx, [[4, 4, 0]]) and np.array_equal(dy, [[3], [0]])
