@@ -137,7 +137,7 @@ def test_gradients_of_masked_attention_store_scores_and_nothing_larger(device):
     assert max(t.bytes for t in told.temporaries) == 4 * 2 * 4 * 256 * 256
 
 
-def test_what_a_mask_leaves_out_adds_nothing_to_gradients():
+def test_what_a_mask_leaves_out_of_a_sum_adds_nothing_to_its_gradients():
     x, y = np.float32([[1, 2, 3]]), np.float32([[4], [np.inf]])
     m = np.array([[True, True, False], [False, False, False]])
     text = "vjp(sum(where(m, x * y, 0), 1), g, x, y)"
