@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import ShapeError
 from .checks import describe, explain, holds
-from .dims import Dim, Expression, Symbol, evaluate, parts
+from .dims import Dim, Expression, Symbol, evaluate, expression, parts
 from .graph import Check, Node, Parameter, Site, Type, constant, node
 from .types import BOOL, FLOAT64, INT64, DType
 
@@ -82,6 +82,23 @@ class ExtentBuilder:
             if self.guards[dim]:
                 self.unified[dim] = 1
         return self.guards[dim]
+
+    def short(self, dim: Dim, most: int) -> int | None:
+        """The value of an extent that is at most so much, which a guard then fixes; None for a longer one."""
+        dim = self.canonical(dim)
+        if isinstance(dim, int):
+            return dim if dim <= most else None
+        if not self._guarded(expression("fits", dim, most)):
+            return None
+        value = evaluate(dim, self.extents)
+        apart = expression("max", expression("-", dim, value), expression("-", value, dim))
+        return value if self._guarded(expression("fits", apart, 0)) else None
+
+    def _guarded(self, condition: Dim) -> bool:
+        """Whether a condition on extents holds; it is a guard from here on."""
+        if isinstance(condition, int):
+            return bool(condition)
+        return self.guards.setdefault(condition, evaluate(condition, self.extents) == 1)
 
     def unit_axes(self, shape: Sequence[Dim]) -> list[int]:
         """Axes of extent 1, equal for all calls; ShapeError for an extent of 1 where a saved file takes any extents."""

@@ -16,11 +16,12 @@ from .builder import GraphBuilder, fail
 from .checks import explain
 from .dims import Dim, evaluate, expression
 from .folds import FOLDS
-from .gathers import INSIDE, gather
+from .gathers import GUARDED, INSIDE, at_position, gather, in_range
 from .graph import Check, Node, Type, node, value_of
 from .index_keys import basic_index, whole_axis
 from .ops import CASTS, OPS
 from .row_ops import Direction
+from .types import INT64
 
 UNROLLED = 32  # elements of a window that are merged one by one
 MERGES = {
@@ -89,12 +90,23 @@ def weighted(b: GraphBuilder, x: Node, tap: Node, inside: Node | None) -> Node:
     return product if inside is None else b.elementwise("where", inside, product, b.literal(0))
 
 
-def weighted_sum(b: GraphBuilder, x: Node, taps: Sequence[Node], inside: Node | None = None) -> Node:
-    """The sum of windows' elements times one tap each, unrolled; of elements that are `inside` of an array."""
+def weighted_sum(b: GraphBuilder, x: Node, taps: Sequence[Node]) -> Node:
+    """The sum of windows' elements times one tap each, unrolled."""
     views = _Elements(b, -1)
-    beside = [None if inside is None else views.at(inside, j) for j in range(len(taps))]
-    products = [weighted(b, views.at(x, j), tap, there) for (j, tap), there in zip(enumerate(taps), beside)]
+    products = [b.elementwise("multiply", views.at(x, j), tap) for j, tap in enumerate(taps)]
     return shapes.squeeze(b, _merged("sum", products), (x.type.rank - 1,))
+
+
+def weighted_neighbours(b: GraphBuilder, x: Node, taps: Sequence[Node], before: Dim, size: Dim) -> Node:
+    """Element k is the sum of elements k - before … of the last axis times one tap each; 0 for those beside the array,
+    whatever the tap is."""
+    axis, parts = x.type.rank - 1, []
+    first = b.elementwise("subtract", b.iota(size), b.extent(before))
+    for j, tap in enumerate(taps):
+        at = b.convert(b.elementwise("add", first, b.literal(j)) if j else first, INT64)
+        read = at_position(b, x, axis, at, size, GUARDED)
+        parts.append(weighted(b, read, tap, in_range(b, at, x.type.shape[axis])))
+    return _merged("sum", parts)
 
 
 def _unrolled(fold: str, x: Node, views: _Elements, n: int) -> Node:

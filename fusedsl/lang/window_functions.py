@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import Any
 
 from ..errors import ArgumentError, FusedslError, ShapeError
 from ..ir import index_keys, joins, shapes, windows
 from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, expression
-from ..ir.graph import Node, value_of
+from ..ir.graph import Node
 from .functions import function
 from .index_functions import check_choice
 from .parameter_kinds import array
 
+MOST_TAPS = 32  # of a vector, that are unrolled, as a window's elements are
 MODES = ("full", "same", "valid")
 
 
@@ -78,15 +78,12 @@ class Taps:
         return replace(self, parts=(index_keys.index(self.b, self.parts[0], (order,)),))
 
     @property
-    def are_finite(self) -> bool:
-        """Whether every tap is a finite number of the program, or an integer: its product with a zero is 0."""
-        return all(t.type.dtype.kind != "f" or (t.op == "const" and isfinite(value_of(t))) for t in self.parts)
-
-    def weighted_sum(self, a: Node, inside: Node | None) -> Node:
-        """The sum of each window, weighted; of its elements that are `inside` of the array."""
+    def unrolled(self) -> tuple[Node, ...]:
+        """Each of few taps; none of many."""
         if self.given:
-            return windows.weighted_sum(self.b, a, self.parts, inside)
-        return shapes.reduce(self.b, "sum", windows.weighted(self.b, a, self.parts[0], inside), -1)
+            return self.parts
+        count = self.b.short(self.count, MOST_TAPS)
+        return tuple(index_keys.index(self.b, self.parts[0], (k,)) for k in range(count or 0))
 
 
 def _operands(b: GraphBuilder, name: str, a: Node, v: Any) -> tuple[Node, Taps]:
@@ -111,15 +108,28 @@ def _correlated(b: GraphBuilder, name: str, a: Node, taps: Taps, mode: Any) -> N
     if not taps.given:
         shapes.require_elements(b, name, taps.parts[0], (0,))
     windows.require_windows(b, a, last, n, name)
+    each = taps.unrolled
+    n = len(each) or n
     less = expression("-", n, 1)
     before = {"full": less, "same": expression("//", n, 2), "valid": 0}[mode]
     after = {"full": less, "same": expression("//", less, 2), "valid": 0}[mode]
-    inside = None
-    if mode != "valid" and n != 1:
-        if not taps.are_finite:  # what is beside the array is no zero, which a tap of NaN would multiply
-            everywhere = shapes.broadcast_to(b, b.literal(True), (a.type.shape[last],))
-            inside = joins.pad(b, everywhere, 0, joins.Padding(before, after, "constant", b.literal(False)))
-            inside = windows.sliding_window(b, inside, n, 0)
-        a = joins.pad(b, a, last, joins.Padding(before, after, "constant", b.literal(0)))
-    total = taps.weighted_sum(windows.sliding_window(b, a, n, last), inside)
+    if each and mode != "valid" and n != 1:
+        size = expression("-", expression("+", expression("+", before, a.type.shape[last]), after), less)
+        total = windows.weighted_neighbours(b, a, each, before, size)
+    elif each:
+        total = windows.weighted_sum(b, windows.sliding_window(b, a, n, last), each)
+    else:
+        total = _folded(b, a, taps.parts[0], before, after)
     return total if total.type.dtype is kind or total.type.weak else b.cast(total, kind)
+
+
+def _folded(b: GraphBuilder, a: Node, taps: Node, before: Dim, after: Dim) -> Node:
+    """The sum of windows times many taps, as a fold; of elements inside of the array."""
+    last, n, inside = a.type.rank - 1, taps.type.shape[0], None
+    if before != 0 or after != 0:  # what is beside the array is no zero, which a tap of NaN would multiply
+        everywhere = shapes.broadcast_to(b, b.literal(True), (a.type.shape[last],))
+        inside = joins.pad(b, everywhere, 0, joins.Padding(before, after, "constant", b.literal(False)))
+        inside = windows.sliding_window(b, inside, n, 0)
+        a = joins.pad(b, a, last, joins.Padding(before, after, "constant", b.literal(0)))
+    found = windows.sliding_window(b, a, n, last)
+    return shapes.reduce(b, "sum", windows.weighted(b, found, taps, inside), -1)
