@@ -30,8 +30,8 @@ class Operand:
     near: int = -1  # elementwise kernels: the contiguous axis, if it is not the last one; products: the contiguous axis
     near_access: Access = "element"  # "vector": 16-byte accesses along `near`
     rank: str = ""  # stride kind along sorted positions; "": holds none
-    base: int = -1  # pairs: the operand whose addresses those of this one follow, in the same array; -1: none
-    displacement: int = 0  # pairs: elements from the addresses of that operand to its own
+    base: int = -1  # pairs, shifted loads: the operand whose addresses this one's follow, in the same array; -1: none
+    displacement: int = 0  # of these: elements from the addresses of that operand to its own
     alignment: int = 0  # pairs: of each of its addresses, in bytes, where it is more than an element's
 
 

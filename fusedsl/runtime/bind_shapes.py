@@ -35,7 +35,7 @@ from ..kernel_ir.plan import KernelPlan
 from .bind_attention import bind_attention
 from .bound_kernel import BoundArrays, BoundKernel
 from .layout import ALIGNMENT, ArrayLayout, bound_strides, byte_strides
-from .map_facts import aligned_scalars, columns_are_nearer, neighbour_rows
+from .map_facts import aligned_scalars, columns_are_nearer, neighbour_rows, shifted_loads
 
 
 def _bind_arrays(
@@ -84,6 +84,8 @@ def bind_kernel(
     kernel = _kernel(plan, merged, row_axes, placed, merged.index64 or far)
     if plan.scatters:
         kernel = replace(kernel, phases=tuple(_with_bins(plan, phase, layouts) for phase in plan.resident))
+    if plan.is_elementwise and not plan.scatters:
+        kernel = replace(kernel, operands=shifted_loads(plan, kernel.operands, merged, placed))
     near = neighbour_rows(plan, merged, placed)
     kernel = replace(kernel, aligned_scalars=aligned_scalars(plan, extents), neighbour_rows=near)
     kernel = replace(kernel, columns_nearer=columns_are_nearer(merged, row_axes))

@@ -4,14 +4,16 @@ axes elements are near along."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..ir.dims import Symbol, evaluate
-from ..kernel_ir.kernel import ALIGNED
+from ..kernel_ir.kernel import ALIGNED, Operand
 from ..kernel_ir.memory_access import MergedAxes
 from ..kernel_ir.plan import KernelPlan
 from .bound_kernel import BoundArrays
 
 DRAWN = ("philox_word", "philox_pair")
+MOST_APART = 128  # elements that a shifted load is apart from one of aligned vectors
 NEAR_ROWS, NEAR_COLUMNS = 8, 64  # how far apart loads of a stencil are
 
 
@@ -25,6 +27,29 @@ def aligned_scalars(plan: KernelPlan, extents: Mapping[Symbol, int]) -> tuple[st
         return ()
     sizes = [s for s in plan.scalars if s.kind == "extent" and s.value.dtype.kind in "iu"]
     return tuple(s.value.name for s in sizes if evaluate(s.source, extents) % ALIGNED == 0)
+
+
+def shifted_loads(
+    plan: KernelPlan, operands: tuple[Operand, ...], merged: MergedAxes, placed: BoundArrays
+) -> tuple[Operand, ...]:
+    """The operands of a map of one axis; those that read an array at constant distances from a load of aligned vectors
+    are told by their displacement from it, so that neighbours are read once.
+    """
+    if len(merged.extents) != 1:
+        return operands
+    bases: dict[tuple, int] = {}
+    for load in plan.loads:
+        k, use = load.operand, plan.arrays[load.operand]
+        if operands[k].access == "vector":
+            bases.setdefault((use.kind, use.index, use.views), k)
+    shifted = list(operands)
+    for load in plan.loads:
+        k, use = load.operand, plan.arrays[load.operand]
+        base = bases.get((use.kind, use.index, use.views), k)
+        apart = placed.offsets[k] - placed.offsets[base]
+        if k != base and operands[k].strides == "1" and abs(apart) <= MOST_APART:
+            shifted[k] = replace(operands[k], base=base, displacement=apart)
+    return tuple(shifted)
 
 
 def neighbour_rows(plan: KernelPlan, merged: MergedAxes, placed: BoundArrays) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.kernel import KernelIR, Load
 from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_text import TILE, SourceBuilder, header
 from ..peephole import rewritten
-from ..tile import Tile, TileIntrinsics, load_value, thread_idx
+from ..tile import Tile, TileIntrinsics, load_shifted, load_value, thread_idx
 from .row_tiles import RowTileIndex
 from .schedule import ElementwiseSchedule
 
@@ -64,7 +64,15 @@ def _compute(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
 
 
 def _emit_loads(src: SourceBuilder, width: int) -> None:
-    with src.if_else("full_tile") as branches:
+    shifted = _shifted(src.kernel, width)
+    with src.if_else("full_tile") as (full, partial):
+        for base, loads in shifted.items():
+            operands = [src.kernel.operands[load.operand] for load in loads]
+            places = tuple(x.displacement for x in operands)
+            read = src.bind(f"load_{loads[0].value.name}", load_shifted(TILE, operands[0].dtype.name, places))
+            with full:
+                src.assign(", ".join(load.value.name for load in loads), read(src.names.pointer(base), "start", "n"))
+        together = [load for loads in shifted.values() for load in loads]
         for load in src.kernel.loads:
             name, pointer = load.value.name, src.names.pointer(load.operand)
             dtype = src.kernel.operands[load.operand].dtype
@@ -73,10 +81,27 @@ def _emit_loads(src: SourceBuilder, width: int) -> None:
                 src.assign(name, src.bind(f"load_{name}", load_value(dtype.name))(pointer))
                 continue
             src.stored[name] = dtype
-            for tile, suffix, branch in zip((TILE, ENDS), ("", "_end"), branches):
+            branches = ((TILE, "", full), (ENDS, "_end", partial))
+            for tile, suffix, branch in branches[load in together :]:
                 read = src.bind(f"load_{name}{suffix}", tile.load(dtype.name, *(["s"] if stride else [])))
                 with branch:
                     src.assign(name, read(pointer, "start", "n", *stride))
+
+
+def _shifted(kernel: KernelIR, width: int) -> dict[int, list[Load]]:
+    """For each operand the loads that read its array a constant distance from its own; none if that saves nothing."""
+    found: dict[int, list[Load]] = {}
+    for load in kernel.loads:
+        operand = kernel.operands[load.operand]
+        found.setdefault(load.operand if operand.base < 0 else operand.base, []).append(load)
+    return {k: loads for k, loads in found.items() if width > 1 and _saves(kernel, k, loads, width)}
+
+
+def _saves(kernel: KernelIR, base: int, loads: list[Load], width: int) -> bool:
+    """Whether shifted loads of whole words read neighbours that others read, too."""
+    operands, own = [kernel.operands[load.operand] for load in loads], kernel.operands[base]
+    places = {d + k for x in operands for d in [x.displacement] for k in range(width)}
+    return len(loads) > 1 and own.access == "vector" and own.dtype.bits >= 32 and len(places) < width * len(loads)
 
 
 def _emit_grid(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
