@@ -84,10 +84,8 @@ def bind_kernel(
     kernel = _kernel(plan, merged, row_axes, placed, merged.index64 or far)
     if plan.scatters:
         kernel = replace(kernel, phases=tuple(_with_bins(plan, phase, layouts) for phase in plan.resident))
-    if plan.is_elementwise and not plan.scatters:
-        kernel = replace(kernel, operands=shifted_loads(plan, kernel.operands, merged, placed))
-    near = neighbour_rows(plan, merged, placed)
-    kernel = replace(kernel, aligned_scalars=aligned_scalars(plan, extents), neighbour_rows=near)
+    near, shifted = neighbour_rows(plan, merged, placed), shifted_loads(plan, kernel.operands, merged, placed)
+    kernel = replace(kernel, aligned_scalars=aligned_scalars(plan, extents), neighbour_rows=near, operands=shifted)
     kernel = replace(kernel, columns_nearer=columns_are_nearer(merged, row_axes))
     looped = None
     if plan.looped and not plan.is_elementwise and not plan.column_epilogue:

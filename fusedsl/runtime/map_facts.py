@@ -35,7 +35,7 @@ def shifted_loads(
     """The operands of a map of one axis; those that read an array at constant distances from a load of aligned vectors
     are told by their displacement from it, so that neighbours are read once.
     """
-    if len(merged.extents) != 1:
+    if len(merged.extents) != 1 or not plan.is_elementwise or plan.scatters:
         return operands
     bases: dict[tuple, int] = {}
     for load in plan.loads:
