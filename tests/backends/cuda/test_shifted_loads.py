@@ -1,4 +1,4 @@
-"""Maps that read an array at several shifts read neighbours once, by aligned vectors inside of the array."""
+"""Maps that read an array at several shifts read neighbours once, and what is padded is not stored for them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,25 @@ def test_windows_of_sixteen_do_not_spill(cc):
 
 def test_parts_of_vectors_are_aligned_and_hold_what_is_needed():
     pytest.importorskip("numba_cuda")
-    from fusedsl.backends.cuda.tile.shifted_loads import aligned_parts
+    from fusedsl.backends.cuda.elementwise.shifted_loads import aligned_parts
 
     assert list(aligned_parts(range(-1, 7), 4)) == [(-1, 1), (0, 4), (4, 2), (6, 1)]
     assert list(aligned_parts({0, 1, 2, 3, 6, 7, 9}, 4)) == [(0, 4), (6, 2), (9, 1)]
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge"])
+def test_a_stencil_of_a_padded_array_stores_nothing_padded(mode):
+    text = f'p = pad(x, 1, mode="{mode}"); p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] - 4 * x'
+    explained = str(fd.kernel(text).explain(fd.spec((512, 512), "float32"), device="cuda"))
+    assert explained.startswith("1 kernel ") and "temporary" not in explained.split("notes")[0]
+    x = RANDOM.standard_normal((9, 37)).astype(np.float32)
+    with emulated_gpu() as gpu:
+        made = to_host(fd.kernel(text, fallback=False)(x=gpu.asarray(x)))
+    p = np.pad(x, 1, mode=mode)
+    np.testing.assert_allclose(made, p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] - 4 * x, atol=1e-5)
+
+
+def test_many_reads_of_a_padded_array_store_it():
+    taps = " + ".join(f"p[{i}:size(x, 0) + {i}, {j}:size(x, 1) + {j}]" for i in range(4) for j in range(4))
+    explained = str(fd.kernel(f"p = pad(x, 3); {taps}").explain(fd.spec((512, 512), "float32"), device="cuda"))
+    assert "it is stored, because recomputing it at 16 coordinates" in explained

@@ -28,3 +28,7 @@ class TransposeTileIntrinsics(Named):
 
 TransposeTile = _FILE.type("TransposeTile", "edge, width, threads", TransposeTileIntrinsics)
 shared_bytes = File("elementwise.transpose_addresses").maker("shared_bytes", "size", "")
+
+load_shifted = File("elementwise.shifted_loads").maker(
+    "load_shifted", "tile, name, displacements", "address, start, limit"
+)

@@ -6,7 +6,8 @@ from ....kernel_ir.kernel import KernelIR, Load
 from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_text import TILE, SourceBuilder, header
 from ..peephole import rewritten
-from ..tile import Tile, TileIntrinsics, load_shifted, load_value, thread_idx
+from ..tile import Tile, TileIntrinsics, load_value, thread_idx
+from . import load_shifted
 from .row_tiles import RowTileIndex
 from .schedule import ElementwiseSchedule
 

@@ -41,8 +41,6 @@ _FILE = File("tile.pairs")
 random_pairs = _FILE.maker("random_pairs", "tile, name", "positions, seed, stream")
 in_pairs = _FILE.maker("in_pairs", "tile, signature")
 
-load_shifted = File("tile.shifted_loads").maker("load_shifted", "tile, name, displacements", "address, start, limit")
-
 _FILE = File("tile.element")
 load_value = _FILE.maker("load_value", "name", "address")
 store_value = _FILE.maker("store_value", "name", "address, value, wanted")

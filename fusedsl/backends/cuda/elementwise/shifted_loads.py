@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ....ir.types import dtype
 from ..compiler.numba_backend import I64, emitted, ir, types
-from .element_registers import stored_type
-from .memory import ACCESS_BYTES, load_vector
-from .tile import Tile
+from ..tile.element_registers import stored_type
+from ..tile.memory import ACCESS_BYTES, load_vector
+from ..tile.tile import Tile
 
 
 def load_shifted(tile: Tile, name: str, displacements: Sequence[int]) -> Callable:
