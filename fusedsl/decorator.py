@@ -278,7 +278,7 @@ def fuse(function: Callable | None = None, /, **changes: Any) -> Any:
         raise ArgumentError(
             f"fuse decorates a function, not {kind_of(function)}",
             "argument.function",
-            help="@fuse, above a def",
+            help="write fusedsl.kernel(expression)" if isinstance(function, str) else "@fuse, above a def",
         )
     if function is None:
         return lambda f: Fused(f, chosen)

@@ -162,10 +162,9 @@ class Unsupported(FusedslError, NotImplementedError):
 def not_installed(fault: ImportError) -> CompileError:
     """The error for a compiler, or a part of it, that is not installed."""
     name = (fault.name or str(fault)).partition(".")[0]
+    help = "pip install 'fusedsl[cu13]' (or cu12); no GPU is needed to compile for one; see python -m fusedsl doctor"
     if name in ("lark", "llvmlite", "numba"):
         help = f"pip install {name}; a machine without it runs kernels that another one has saved (fusedsl.load)"
-    else:
-        help = "pip install 'fusedsl[cu13]' (or cu12) compiles for GPUs, without one too; see python -m fusedsl doctor"
     return CompileError(f"the compiler needs {name}, which is not installed", "compile.missing", help=help)
 
 
@@ -267,8 +266,9 @@ def _is_stdlib_file(file: str) -> bool:
 
 
 def kind_of(value: object) -> str:
-    """`a list`, `an int`: the class of a value, for messages."""
-    return ("an " if (name := type(value).__name__).lower().startswith(("a", "e", "i", "o", "nd")) else "a ") + name
+    """`a list`, `an int`, `None`: the class of a value, for messages."""
+    name = type(value).__name__
+    return "None" if value is None else f"a{'n' * name.lower().startswith(('a', 'e', 'i', 'o', 'nd'))} {name}"
 
 
 def suggest(name: str, candidates: Iterable[str]) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..atomic_files import named_file, write_whole
 from ..backends.cpu.elf import link
 from ..backends.cpu.processor import BASELINES, Processor, host, native, obstacle
-from ..errors import ArgumentError, Unsupported
+from ..errors import ArgumentError, CompileError, Unsupported
 from ..kernel_ir.plan import graph_to_json, plan_to_json
 from ..program import Program
 from ..program.resolve_call import ResolvedCall
@@ -44,8 +44,14 @@ def save(path: Any, called: Mapping[str, Any], program: Program, values: Sequenc
     if not file.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(file.parent))
     targets = [_target(each) for each in (cc if isinstance(cc, (list, tuple)) and cc else (cc,))]
-    shares = [_for_cpu(program, values, t) if isinstance(t, Processor) else _for_cuda(program, values, t)
-              for t in targets]  # fmt: skip
+    try:
+        shares = [
+            _for_cpu(program, values, t) if isinstance(t, Processor) else _for_cuda(program, values, t) for t in targets
+        ]
+    except CompileError as fault:
+        if fault.code == "compile.missing" and not any(isinstance(t, Processor) for t in targets):
+            fault.help = f'{fault.help}; cc="cpu" saves for CPUs like this one'
+        raise
     capabilities = [list(t) for t in targets if not isinstance(t, Processor)]
     write_whole(file, _packed(called, program, shares, capabilities))
 

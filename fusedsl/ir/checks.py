@@ -211,7 +211,7 @@ def _pairs_words(check, shown, values, extents):
 def _contraction_words(check, shown, values):
     a, b = values
     if check.what == "matmul":
-        help = "the last axis of the left operand meets the last but one of the right: transpose with .mT?"
+        help = "the last axis of the left operand and the last but one of the right must agree: transpose one with .mT?"
         return f"cannot multiply {shown[0]} by {shown[1]}", f"{a} and {b} differ", help, "matmul"
     note = f"{check.names[0]} is {a} and {b}" if check.names else f"{a} and {b} differ"
     help = "a letter has one extent, or 1" if check.names else "the axes that are summed over have one extent"

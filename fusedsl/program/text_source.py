@@ -35,7 +35,9 @@ class TextSource:
     ):
         if not isinstance(text, str):
             raise ArgumentError(
-                f"a program is a string, not {type(text).__name__}", "argument.text", help='e.g. kernel("a * b + c")'
+                f"a program is a string, not {kind_of(text)}",
+                "argument.text",
+                help="decorate a function with fusedsl.fuse" if callable(text) else 'e.g. kernel("a * b + c")',
             )
         if not isinstance(constants, (Mapping, type(None))):
             raise ArgumentError(f"constants is {kind_of(constants)}", "argument.constant", help='constants={"w": 20}')

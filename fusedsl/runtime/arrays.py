@@ -136,7 +136,10 @@ def _describe_number(argument: Any, name: str) -> Weak:
         raise dtype_fault(name, "complex")
     kind = type(argument)
     help = f"pass {conversion_expression(argument, name) or 'a NumPy, CuPy or torch array, or a number'}"
-    raise ArgumentError(f"{name} is a {type_name(kind)}", "argument.type", help=help)
+    if kind.__name__ == "Spec":
+        help = "pass an array; explain, source, resources, compile, report and save take specs"
+    told = "None" if argument is None else f"a {type_name(kind)}"
+    raise ArgumentError(f"{name} is {told}", "argument.type", help=help)
 
 
 # ---- NumPy

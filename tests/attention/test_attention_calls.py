@@ -194,7 +194,7 @@ def test_offsets_are_arrays_of_elements():
         assert found[:2] == (fd.ShapeError, "shape.attention") and found[2][found[3] - 1 :].startswith(
             f"offsets_of_{place}"
         )
-    with pytest.raises(fd.ArgumentError, match=re.escape("offsets[1] is a NoneType")):
+    with pytest.raises(fd.ArgumentError, match=re.escape("offsets[1] is None")):
         fd.attention(*TOKENS, offsets=(ends, None))
     wanted = fd.attention(*TOKENS, offsets=(ends, np.array([0, 24])))
     assert np.array_equal(fd.attention(*TOKENS, offsets=([0, 16], [0, 24])), wanted)

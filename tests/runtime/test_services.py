@@ -162,3 +162,29 @@ def test_calls_and_compilations_are_ranges_for_profilers(tmp_path):
     call, compilation = ["x * 2.75"], ["compile map_multiply_0", "end"]
     ranges = [*call, *compilation, "end", *call, "end", "doubled"]
     assert ran.stdout.startswith(str(ranges)[:-1]), ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("call", "message", "hint"),
+    [
+        (lambda: fd.kernel("x + 1")(None), "x is None", "or a number"),
+        (lambda: fd.kernel("x + 1")(fd.spec((3,))), "x is a fusedsl.specs.Spec", "take specs"),
+        (lambda: fd.kernel(lambda x: x), "not a function", "fusedsl.fuse"),
+        (lambda: fd.kernel(3), "not an int", "kernel("),
+        (lambda: fd.fuse("x + 1"), "not a str", "fusedsl.kernel"),
+    ],
+)
+def test_values_of_the_wrong_kind_are_named_and_have_a_hint(call, message, hint):
+    with pytest.raises(fd.ArgumentError, match=message) as fault:
+        call()
+    assert hint in fault.value.help
+
+
+def test_saving_for_a_gpu_without_its_compiler_names_the_cpu(tmp_path, monkeypatch):
+    def missing(*given):
+        raise fd.CompileError("the compiler needs cuda", "compile.missing", help="pip install cuda")
+
+    monkeypatch.setattr("fusedsl.aot.save._for_cuda", missing)
+    with pytest.raises(fd.CompileError) as fault:
+        fd.kernel("x + 1").save(tmp_path / "a.fused", fd.spec((3,)))
+    assert 'cc="cpu"' in fault.value.help
