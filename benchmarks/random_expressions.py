@@ -44,13 +44,15 @@ def main() -> int:
     while found["expressions"] < given.expressions and time.monotonic() < end:
         with multiprocessing.Pool(given.processes, maxtasksperchild=TASKS) as pool:
             work = partial(chunk, given.target, given.products, given.kind)
-            run(given, found, pool.imap(work, starts(found["seeds"], given.processes)), end)
+            run(given, found, pool.imap_unordered(work, starts(found, given.processes)), end)
     print(json.dumps({k: v for k, v in found.items() if k not in ("machine", "versions")}, indent=1))
+    if missing := unfinished(found):
+        print(f"not finished in time: seeds from {missing}, {CHUNK} each")
     return int(bool(found["differed"]))
 
 
 def run(given: argparse.Namespace, found: dict[str, Any], chunks: Any, end: float) -> None:
-    """Count in what comes until there is enough, time is up, or nothing more comes."""
+    """Count in what comes, in any order, until there is enough, time is up, or nothing more comes."""
     while found["expressions"] < given.expressions:
         try:
             told = chunks.next(timeout=max(end - time.monotonic(), 0.0))
@@ -80,21 +82,29 @@ def begun(given: argparse.Namespace) -> dict[str, Any]:
     if given.json is not None and given.json.exists():
         found = json.loads(given.json.read_text())
         if "kinds" in found:
-            return found
+            return {"ahead": [], **found}
     kinds = {kind: dict.fromkeys((*COUNTED, "differed"), 0) for kind in KINDS}
     counts = {**dict.fromkeys(COUNTED, 0), "worst_share": 0.0, "kinds": kinds}
-    return {**Report(None).head, "target": given.target, "seeds": [given.seed, given.seed], **counts, "differed": []}
+    seeds: dict[str, Any] = {"seeds": [given.seed, given.seed], "ahead": []}  # from, until; chunks behind those
+    return {**Report(None).head, "target": given.target, **seeds, **counts, "differed": []}
 
 
-def starts(seeds: list[int], processes: int) -> Iterator[int]:
-    """First seeds of chunks, a few rounds of them: what is drawn in vain is small."""
-    return iter(range(seeds[1], seeds[1] + 200 * processes * CHUNK, CHUNK))
+def starts(found: dict[str, Any], processes: int) -> Iterator[int]:
+    """First seeds of chunks that are missing, a few rounds of them: what is drawn in vain is small."""
+    first, ahead = found["seeds"][1], set(found["ahead"])
+    return iter([seed for seed in range(first, first + 200 * processes * CHUNK, CHUNK) if seed not in ahead])
+
+
+def unfinished(found: dict[str, Any]) -> list[int]:
+    """First seeds of the chunks before the last one that has ended which have not."""
+    ahead = found["ahead"]
+    return [seed for seed in range(found["seeds"][1], max(ahead, default=0), CHUNK) if seed not in ahead]
 
 
 def chunk(target: str, products: float, alone: str | None, first: int) -> dict[str, Any]:
     """The programs of a few seeds."""
     np.seterr(all="ignore")
-    told: dict[str, Any] = {"last": first + CHUNK, "worst_share": 0.0, "differed": [], "kinds": {}}
+    told: dict[str, Any] = {"first": first, "worst_share": 0.0, "differed": [], "kinds": {}}
     for seed in range(first, first + CHUNK):
         kind = alone or kind_of(seed, products)
         sums = told["kinds"].setdefault(kind, dict.fromkeys((*COUNTED, "differed"), 0))
@@ -170,7 +180,10 @@ def add(found: dict[str, Any], told: dict[str, Any]) -> None:
             if key in COUNTED:
                 found[key] += count
     found["worst_share"] = max(found["worst_share"], told["worst_share"])
-    found["seeds"][1] = told["last"]
+    found["ahead"] = sorted([*found["ahead"], told["first"]])
+    while found["seeds"][1] in found["ahead"]:
+        found["ahead"].remove(found["seeds"][1])
+        found["seeds"][1] += CHUNK
     found["differed"] += told["differed"]
 
 
