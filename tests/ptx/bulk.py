@@ -22,6 +22,7 @@ WORDS = (
     *("shared", "shared::cta", "shared::cluster", "global", "cta", "cluster", "release", "acquire", "relaxed"),
     *("arrive", "init", "inval", "expect_tx", "complete_tx", "try_wait", "test_wait", "parity", "noComplete"),
 )
+MOST_IDLE = 1 << 14  # waits in turn, while other threads compute
 
 
 @dataclass
@@ -77,6 +78,9 @@ def _wait(ins: Instruction) -> Step:
             m.make_copies(key)
             held = m.mbarrier(ins, at, key)
             found.append((held.phase & 1) != phase if parity else held.phase != phase)
+        m.idle = 0 if any(found) else m.idle + 1
+        if m.idle > MOST_IDLE:
+            raise m.report(ins, at)(f"no phase of a barrier has ended in {MOST_IDLE} waits", 0)
         write(m, at, np.array(found))
 
     return step
@@ -276,6 +280,7 @@ class Transfers:
     """Barriers in memory, bulk copies and products that are under way: a part of a machine."""
 
     def begin_transfers(self) -> None:
+        self.idle = 0  # waits since a phase has ended, or one of them
         self.mbarriers: dict[int, Mbarrier] = {}  # by their byte in the shared memory of all blocks
         self.incoming: dict[int, list] = {}
         self.outgoing: list[tuple[int, int, Any]] = []  # (thread, group, copy)
@@ -300,7 +305,7 @@ class Transfers:
         """End the phase if it is over; what came before is then seen by those who wait."""
         held = self.mbarriers[key]
         if held.pending == 0 and held.bytes == 0:
-            held.phase, held.pending = held.phase + 1, held.count
+            held.phase, held.pending, self.idle = held.phase + 1, held.count, 0
             self.block_epoch[key // self.shared.pitch] += 1
 
     def copy_in(self: Any, ins, lane, target, places, offsets, form: tuple, total: int, key: int, chosen: int) -> None:

@@ -204,6 +204,9 @@ def test_stores_to_a_block_of_the_cluster_tell_a_barrier_there():
 WRITE = "st.shared.u32 [%r7], %r1; "
 OTHER = "{.reg .b32 a; xor.b32 a, %r1, 33; shl.b32 a, a, 2; add.s32 a, a, %r6; ld.shared.u32 %r8, [a];} "
 LAST = OTHER + "st.global.u32 [%rd4], %r8; "
+NEVER = """setp.ne.u32 %p0, %r1, 0; @%p0 bra END; mbarrier.init.shared::cta.b64 [%r6], 2;
+mbarrier.arrive.shared::cta.b64 _, [%r6]; WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p0, [%r6], 0; @!%p0 bra WAIT;
+END:"""
 PENDING = "shl.b32 %r9, %r1, 2; cp.async.ca.shared.global [%r7], [%rd3], 4; cp.async.commit_group; "
 
 
@@ -224,6 +227,7 @@ PENDING = "shl.b32 %r9, %r1, 2; cp.async.ca.shared.global [%r7], [%rd3], 4; cp.a
         ("setp.eq.u32 %p0, %r1, 0; @%p0 bra END; shfl.sync.idx.b32 %r8, %r1, 0, 31, 0xffffffff; END:", "wait for ever"),
         ("shfl.sync.idx.b32 %r8, %r1, 40, 31, 0x0000ffff;", "not among the threads|takes no part"),
         ("LOOP: bra LOOP;", "no end"),
+        (NEVER, "no phase of a barrier has ended"),
         (PENDING + "ld.shared.u32 %r8, [%r7]; cp.async.wait_all;", "before anybody has written it"),
         (PENDING, "ends before its copies"),
         ("stackrestore.u32 %r1;", "was not saved"),

@@ -17,6 +17,7 @@ from fusedsl.runtime import compile as compiler
 from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
+from devices import Emulated
 from ptx import emulated_gpu
 
 from fusedsl.backends.cuda.compiler import numba_backend
@@ -138,6 +139,23 @@ def test_batches_are_read_where_they_are(chosen):
     expected = a.astype(np.float64) @ b.astype(np.float64).swapaxes(-1, -2)
     np.testing.assert_allclose(found, expected, rtol=2.0**-8, atol=1e-3)
     assert all(isinstance(s, sm90_schedule.Sm90MatmulSchedule) for s in chosen[0])
+
+
+@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize("names", ["x w", "u.mT w", "x t.mT"])
+def test_an_operand_that_repeats_its_elements_is_no_operand_of_tma(names, rows, chosen):
+    """The box of an axis of stride 0 was of one element, and its barrier waited for a whole slice: for ever."""
+    given, memory = arrays(m=64, k=64), Emulated()
+    with emulated_gpu():
+        for repeated in names.replace(".mT", "").split():
+            wide = dict(given)
+            line = wide[repeated][:1] if rows else wide[repeated][:, :1]
+            wide[repeated] = np.broadcast_to(line, wide[repeated].shape)
+            operands = [wide[name] for name in names.replace(".mT", "").split()]
+            found = fd.kernel(f"float32({names.replace(' ', ' @ ')})")(*map(memory.there, operands))
+            right = [x.astype(np.float64).T if f"{name}.mT" in names else x.astype(np.float64)
+                     for name, x in zip(names.replace(".mT", "").split(), operands)]  # fmt: skip
+            np.testing.assert_allclose(to_host(found), right[0] @ right[1], rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("text, dtype", [("float32(x) @ float32(w)", np.float32), ("x @ w + b", BRAIN)])

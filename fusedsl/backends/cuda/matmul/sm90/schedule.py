@@ -55,6 +55,7 @@ def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
     """Whether TMA and wgmma take these operands: a dtype that wgmma multiplies, one axis on each side."""
     axes, phase = operands.axes, kernel.phases[0]
     everyone = (*operands.left, *operands.right)
+    sides = [(k, axes.rows) for k in operands.left] + [(k, axes.columns) for k in operands.right]
     return (
         kernel.column_axes == len(axes.rows) == len(axes.columns) == 1
         and not kernel.is_subkernel
@@ -66,6 +67,7 @@ def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
         and all(kernel.operands[k].near_access == "vector" for k in everyone)
         and all(kernel.operands[k].near in (kernel.row_axes, *axes.rows, *axes.columns) for k in everyone)
         and all(len(tma_axes(kernel, k)) <= TMA_RANK for k in everyone)
+        and all({kernel.row_axes, own} <= set(tma_axes(kernel, k)) for k, (own,) in sides)  # a box fills its slice
         and (phase.panel_folds is None or (phase.panel_folds.axis,) == axes.columns)
     )
 
