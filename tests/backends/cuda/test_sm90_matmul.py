@@ -131,6 +131,14 @@ def test_an_epilogue_is_part_of_the_kernel(name, dtype, chosen):
     assert all(isinstance(s, sm90_schedule.Sm90MatmulSchedule) for s in chosen[0])
 
 
+@pytest.mark.parametrize("warpgroups, columns", [(1, 64), (2, 128)])
+def test_results_of_float32_leave_by_tma_in_halves_of_panels(warpgroups, columns, chosen):
+    made, only = chosen
+    only(warpgroups=warpgroups, columns=columns, pingpong=1, cluster=1)
+    agrees("p = float32(x) @ float32(w); p, p * c[:, None], bfloat16(p)", "x w c", arrays())
+    assert {len(s.tma_stores) for s in made} == {3}
+
+
 def test_batches_are_read_where_they_are(chosen):
     random = np.random.default_rng(1)
     a, b = (random.standard_normal(shape).astype(BRAIN) for shape in ((2, 3, 72, 80), (2, 1, 88, 80)))

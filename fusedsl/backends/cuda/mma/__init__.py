@@ -39,6 +39,7 @@ first_column = _FILE.function("first_column")
 
 _FILE = File("mma.fragment_store")
 store_row_values = _FILE.maker("store_row_values", "name", "addresses, values, rows, limit")
+store_wide_box = _FILE.maker("store_wide_box", "first", "at, values")
 scatter_fragment = _FILE.maker("scatter_fragment", "width, name", "addresses, values, rows, limit, step")
 store_fragment = _FILE.maker("store_fragment", "width, name", "addresses, values, rows, limit")
 

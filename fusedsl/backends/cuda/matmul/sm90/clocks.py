@@ -25,6 +25,7 @@ REGISTER_SLICE = 1.1  # the factor where threads load the rows' operands into re
 LAUNCH_CLOCKS, SUM_CLOCKS, INSTRUCTION_CLOCKS = 4000, 36, 1.6
 # measured: H100, 4096 x 14336 x 4096 with a second result of float32: of an element that threads store, not TMA
 STORE_CLOCKS = 60
+WIDE_STORE_CLOCKS = 15  # of a float32 element that TMA stores, by estimate: half a panel at a time
 WAVE_CLOCKS = 1500  # of a tile, until products run at their rate
 # of a part's arrival, and of storing or adding it for each sum of a thread
 PART_CLOCKS, PART_SUM_CLOCKS = 3000, 40
@@ -45,6 +46,7 @@ def predicted_clocks(
         each *= REGISTER_SLICE
     epilogue = columns / 2 * (SUM_CLOCKS + INSTRUCTION_CLOCKS * _epilogue_instructions(kernel.phases[0]))
     epilogue += s.columns / 2 * STORE_CLOCKS * (len(kernel.phases[0].row_stores) - len(s.tma_stores))
+    epilogue += s.columns / 2 * WIDE_STORE_CLOCKS * sum(kernel.operands[k].dtype.itemsize > 2 for k in s.tma_stores)
     products = waves * -(-extents[-1] // (s.kind.slice * s.splits)) * each
     products = max(products, _operand_bytes(kernel, operands, extents) / hardware.bandwidth * hardware.clock)
     if s.pingpong > 1:

@@ -14,8 +14,8 @@ from .....kernel_ir.matmul_axes import MatmulAxes
 from .....kernel_ir.phase import PanelFolds, Reduction, Store
 from ...emit.intrinsic import Function
 from ...emit.source_text import SourceBuilder
-from ...mma import quad_all_reduce, store_row_values
-from ...mma.tile_sizes import ROWS, WARP_ROWS
+from ...mma import quad_all_reduce, store_row_values, store_wide_box
+from ...mma.tile_sizes import ROWS, SWIZZLE_BYTES, WARP_ROWS
 from ...peephole.softmax_exp import summed_exponentials
 from ...tile import (
     fence_proxy_async,
@@ -46,7 +46,8 @@ class PanelEpilogue(PanelLoads):
         self, operands: Sequence[int], maps: Sequence[Function], boxes: Sequence[TmaBox], panels: int
     ) -> None:
         """Outputs that are stored through shared memory, with their tensor maps, for tiles of so many panels."""
-        self.begins_alike = panels * len(operands) % STAGING == 0  # each tile's first panel has the first buffer
+        stored = panels * sum(len(self._parts(k)) for k in operands)
+        self.begins_alike = stored % STAGING == 0  # each tile's first panel has the first buffer
         self.maps = dict(zip(operands, maps))
         self.boxes = {box.operand: box for box in boxes if box.operand in self.maps}
 
@@ -147,24 +148,33 @@ class PanelEpilogue(PanelLoads):
         )
         return spread(store.value)
 
+    def _parts(self, k: int) -> range:
+        """The first columns of the parts of a panel that fit a buffer: rows of 128 bytes."""
+        return range(0, self.panel, SWIZZLE_BYTES // self.kernel.operands[k].dtype.itemsize)
+
     def _store_tma(self, store: Store) -> None:
         """Emit the store of a panel by TMA: a warp writes its 16 rows to swizzled shared memory, and one of its threads
         stores them, while the warp goes on to the next panel."""
         src, k = self.src, store.operand
         box, name = self.boxes[k], src.names.operand(k)
-        stage = src.bind(f"stage_{name}", self.fragment.store_smem(self.kernel.operands[k].dtype.name, ROWS))
-        write = src.bind(f"tma_store_{name}", tma_store(len(box.axes)))
-        left = STAGING - 1 if self.staged or self.begins_alike else 0
-        wait = src.bind(f"wait_staged_{left}", tma_store_wait_read(left))
-        at = f"int32(staging_at + warpgroup * {STAGING * STAGED_BYTES} + {self.staged % STAGING * STAGED_BYTES})"
-        self.staged += 1
-        warp = f"({thread_idx()} >> 5 & {ROWS // WARP_ROWS - 1})"
-        corner = {self.column_axis: "panel_from", self.row_axis: f"row_from + {warp} * {WARP_ROWS}"}
-        coordinates = [f"int32({corner.get(a, f'c{a}')})" for a in box.axes]
-        src.emit(wait(), stage(at, self._value(store)), fence_proxy_async())
-        with src.if_(f"{thread_idx()} & 31 == 0"):
-            src.emit(write(f"int32({at} + {warp} * {WARP_ROWS * ROW_BYTES})", self.maps[k](), *coordinates))
-            src.emit(tma_store_commit())
+        write, value = src.bind(f"tma_store_{name}", tma_store(len(box.axes))), self._value(store)
+        for first in self._parts(k):
+            left = STAGING - 1 if self.staged or self.begins_alike else 0
+            wait = src.bind(f"wait_staged_{left}", tma_store_wait_read(left))
+            at = f"int32(staging_at + warpgroup * {STAGING * STAGED_BYTES} + {self.staged % STAGING * STAGED_BYTES})"
+            self.staged += 1
+            if self.kernel.operands[k].dtype.itemsize == 2:
+                stage = src.bind(f"stage_{name}", self.fragment.store_smem(self.kernel.operands[k].dtype.name, ROWS))
+            else:
+                stage = src.bind(f"stage_{name}_{first}", store_wide_box(first))
+            warp = f"({thread_idx()} >> 5 & {ROWS // WARP_ROWS - 1})"
+            column = f"panel_from + {first}" if first else "panel_from"
+            corner = {self.column_axis: column, self.row_axis: f"row_from + {warp} * {WARP_ROWS}"}
+            coordinates = [f"int32({corner.get(a, f'c{a}')})" for a in box.axes]
+            src.emit(wait(), stage(at, value), fence_proxy_async())
+            with src.if_(f"{thread_idx()} & 31 == 0"):
+                src.emit(write(f"int32({at} + {warp} * {WARP_ROWS * ROW_BYTES})", self.maps[k](), *coordinates))
+                src.emit(tma_store_commit())
 
     def end(self) -> None:
         """Emit the wait for the last stores."""

@@ -6,7 +6,7 @@ from .....kernel_ir.kernel import KernelIR, TmaBox
 from .....kernel_ir.matmul_operands import MatmulOperands
 from ...mma.tile_sizes import SWIZZLE_BYTES, TMA_RANK
 
-STAGED = ("float16", "bfloat16")  # dtypes of outputs that are stored by TMA
+STAGED = ("float16", "bfloat16", "float32")  # dtypes of outputs that are stored by TMA
 
 
 def tma_axes(kernel: KernelIR, k: int) -> tuple[int, ...]:
@@ -17,7 +17,7 @@ def tma_axes(kernel: KernelIR, k: int) -> tuple[int, ...]:
 
 
 def is_stored_by_tma(kernel: KernelIR, operands: MatmulOperands, k: int) -> bool:
-    """Whether TMA stores panels of an output: 16 bits, contiguous columns, every row aligned."""
+    """Whether TMA stores panels of an output: floats of at most 32 bits, contiguous columns, every row aligned."""
     operand = kernel.operands[k]
     near = operand.near == operands.axes.columns[0] and operand.near_access == "vector"
     varies = operand.strides[operands.axes.rows[0]] != "0"
