@@ -9,12 +9,13 @@ from typing import Literal
 
 from ..ir.types import DType
 
-Access = Literal["vector", "peeled", "shifted", "element"]
+Access = Literal["vector", "peeled", "shifted", "flat", "element"]
 """What an operand's innermost axis allows.
 
 "vector": accesses of 16 bytes, aligned in every row; "peeled": unaligned by the same number of elements in every row as
 every other "peeled" operand; "shifted": vectors across columns, of which every so many are unaligned by the same number
-of elements; "element": single elements.
+of elements; "flat": vectors of all elements of a map in order, which cross the ends of its rows; "element": single
+elements.
 """
 
 ACCESS_BYTES = 16
@@ -135,34 +136,6 @@ def vector_width(dtypes: Sequence[DType], strides: Sequence[str]) -> int:
     return ACCESS_BYTES // max(sizes) if sizes else 1
 
 
-def elementwise_access(
-    collapsed: MergedAxes, dtypes: Sequence[DType], addresses: Sequence[int], least: int = 1
-) -> tuple[Access, ...]:
-    """The access of each operand of a map: "vector" or "element"; vectors have at `least` so many elements."""
-    lines = [stride_kinds(collapsed.extents, line) for line in collapsed.strides]
-    width = max(vector_width(dtypes, lines), least)
-    whole = len(collapsed.extents) == 1 or collapsed.extents[-1] % width == 0
-    return tuple(
-        "vector" if whole and width > 1 and _aligned(d, line, strides, address, width) else "element"
-        for d, line, strides, address in zip(dtypes, lines, collapsed.strides, addresses)
-    )
-
-
-def strided_axis_access(
-    collapsed: MergedAxes, dtypes: Sequence[DType], addresses: Sequence[int]
-) -> list[tuple[int, Access]]:
-    """For each operand of a map the axis, if not the last, along which its elements are neighbours (else -1), and
-    whether whole 16-byte vectors fit along it: "vector" or "element"."""
-    accesses: list[tuple[int, Access]] = []
-    for d, line, address in zip(dtypes, collapsed.strides, addresses):
-        axis = next((a for a, step in enumerate(line[:-1]) if step == 1 and abs(line[-1]) > 1), -1)
-        others = (step for a, step in enumerate(line) if a != axis)
-        whole = collapsed.extents[axis] * d.itemsize % ACCESS_BYTES == 0 and address % ACCESS_BYTES == 0
-        whole = whole and all(step * d.itemsize % ACCESS_BYTES == 0 for step in others)
-        accesses.append((axis, "vector" if axis >= 0 and whole else "element"))
-    return accesses
-
-
 def contiguous_axis_access(
     merged: MergedAxes, dtypes: Sequence[DType], addresses: Sequence[int]
 ) -> list[tuple[int, Access]]:
@@ -192,7 +165,7 @@ def row_access(
     if width == 1 or not near:
         return tuple("element" for _ in dtypes)
     whole, single = extents[-1] % width == 0, max(extents[:row_axes], default=1) == 1 and not steady
-    vector = [k for k in near if whole and _aligned(dtypes[k], lines[k], collapsed.strides[k], addresses[k], width)]
+    vector = [k for k in near if whole and is_aligned(dtypes[k], lines[k], collapsed.strides[k], addresses[k], width)]
     seen = lines if not single else [line[row_axes:] for line in lines]  # of a single row nothing is read again
     anchor: list[int] = []
     if len(extents) == row_axes + 1:
@@ -204,7 +177,7 @@ def row_access(
     return tuple("peeled" if k in anchor else "element" for k in everyone)
 
 
-def _aligned(dtype: DType, line: str, strides: Sequence[int], address: int, width: int) -> bool:
+def is_aligned(dtype: DType, line: str, strides: Sequence[int], address: int, width: int) -> bool:
     """Do vectors of this operand begin at multiples of their size (16 bytes at most)?"""
     size = min(ACCESS_BYTES, width * dtype.itemsize)
     others = zip(line[:-1], strides[:-1])

@@ -13,13 +13,13 @@ from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
 from ..ir.superaccumulators import ACCUMULATE, GROUP
 from ..kernel_ir.kernel import KernelIR, MixedReductionKernel, Operand, Position
+from ..kernel_ir.map_access import elementwise_access, strided_axis_access
 from ..kernel_ir.memory_access import (
     INDEX64_FROM,
     RUN_WIDTH,
     Access,
     MergedAxes,
     contiguous_axis_access,
-    elementwise_access,
     max_offset,
     merge_axes,
     merge_axes_in_order,
@@ -28,7 +28,6 @@ from ..kernel_ir.memory_access import (
     row_access,
     row_axis_access,
     stride_kinds,
-    strided_axis_access,
 )
 from ..kernel_ir.phase import Phase
 from ..kernel_ir.plan import KernelPlan

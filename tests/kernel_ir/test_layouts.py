@@ -223,7 +223,7 @@ def test_vectors_need_addresses_and_strides_of_16_bytes():
     assert access((6, 8), (9, 1)) == ["element", "vector"]
     assert access((6, 8), (-12, 1)) == ["vector", "vector"]
     assert access((6, 8), (8, -1)) == ["element", "vector"]
-    assert access((6, 7), (8, 1)) == ["element", "element"]
+    assert access((6, 7), (8, 1)) == ["element", "flat"]
     assert access((6, 8), (0, 1)) == ["vector", "vector"]
 
 

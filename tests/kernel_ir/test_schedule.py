@@ -12,8 +12,8 @@ from fusedsl.hardware import blocks_for, hardware_facts, occupancy, registers_fo
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
 from fusedsl.kernel_ir.fast_division import divide, divisors, magic
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
+from fusedsl.kernel_ir.map_access import elementwise_access
 from fusedsl.kernel_ir.memory_access import (
-    elementwise_access,
     merge_axes,
     merge_row_axes,
     row_access,
@@ -86,7 +86,7 @@ def test_a_map_takes_vectors_only_where_they_are_aligned():
     assert elementwise_access(line, (FLOAT32,) * 2, (0, 0)) == ("vector", "vector")
     assert elementwise_access(line, (FLOAT32,) * 2, (4, 0)) == ("element", "vector")
     grid = merge_axes((8, 6), ((8, 1), (6, 1)), outputs=(1,))  # rows of 6 are no whole vectors
-    assert elementwise_access(grid, (FLOAT32,) * 2, (0, 0)) == ("element", "element")
+    assert elementwise_access(grid, (FLOAT32,) * 2, (0, 0)) == ("element", "flat")
 
 
 def test_unaligned_rows_share_an_anchor_if_they_are_off_by_the_same_number():

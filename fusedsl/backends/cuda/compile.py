@@ -23,7 +23,8 @@ from .combo_emit import emit_combo
 from .compiler.cuda_binary import CudaBinary
 from .compiler.wrapping_integers import wrapping
 from .elementwise.emit import emit_elementwise
-from .elementwise.schedule import ElementwiseSchedule
+from .elementwise.flat_emit import emit_flat
+from .elementwise.schedule import ElementwiseSchedule, FlatSchedule
 from .elementwise.transpose_emit import emit_transpose
 from .elementwise.transpose_schedule import TransposeSchedule
 from .matmul.emit import emit_matmul
@@ -57,6 +58,7 @@ from .small_matmul.schedule import SmallMatmulSchedule
 
 EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     ElementwiseSchedule: emit_elementwise,
+    FlatSchedule: emit_flat,
     TransposeSchedule: emit_transpose,
     **dict.fromkeys((ResidentRowSchedule, SmemRowSchedule, LoopedRowSchedule), emit_rows),
     **dict.fromkeys((LookbackSchedule, SortSchedule), emit_rows),

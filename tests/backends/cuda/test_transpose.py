@@ -16,7 +16,8 @@ from fusedsl.backends.cuda.schedule import choose
 from fusedsl.hardware import hardware_facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
-from fusedsl.kernel_ir.memory_access import merge_axes, strided_axis_access
+from fusedsl.kernel_ir.map_access import strided_axis_access
+from fusedsl.kernel_ir.memory_access import merge_axes
 from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
 from fusedsl.runtime.layout import ALIGNMENT
 

@@ -32,3 +32,7 @@ shared_bytes = File("elementwise.transpose_addresses").maker("shared_bytes", "si
 load_shifted = File("elementwise.shifted_loads").maker(
     "load_shifted", "tile, name, displacements", "address, start, limit"
 )
+
+_FILE = File("elementwise.flat_intrinsics")
+load_each = _FILE.maker("load_each", "tile, name", "address, offsets")
+positions_in_order = _FILE.maker("positions_in_order", "tile, axes")

@@ -9,7 +9,7 @@ from ....hardware import Hardware, blocks_for
 from ....kernel_ir.byte_tables import without_tables
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.memory_access import vector_width
+from ....kernel_ir.memory_access import ACCESS_BYTES, vector_width
 from ....kernel_ir.register_pressure import Tiling, instructions_per_element, predicted_registers, required_registers
 from ..schedule_base import Extents, Schedule
 from .row_tiles import LANES, reads_neighbours, tile_count, tiles_across
@@ -65,8 +65,49 @@ class ElementwiseSchedule(Schedule):
         return LaunchConfig(max(1, -(-vectors // self.tile_vectors)), self.threads)
 
 
+@dataclass(frozen=True)
+class FlatSchedule(ElementwiseSchedule):
+    """A map whose vectors are neighbours among all elements in order, whatever row they are in."""
+
+    def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
+        return kernel.magic_divisors(1, extents)
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        return LaunchConfig(max(1, -(-prod(extents) // (self.width * self.tile_vectors))), self.threads)
+
+
 def schedule_elementwise(kernel: KernelIR, hardware: Hardware) -> ElementwiseSchedule:
     """How a map runs on this hardware; it does not depend on the extents, so a new shape compiles nothing."""
+    return _schedule_flat(kernel, hardware) or _schedule_rows(kernel, hardware)
+
+
+def _schedule_flat(kernel: KernelIR, hardware: Hardware) -> FlatSchedule | None:
+    """Vectors of all elements in order, where rows are no whole number of vectors but results are stored in order, and
+    an element for each thread would be too little: of 8 or 16 bits, or of computed places and positions."""
+    stored = [kernel.operands[store.operand] for phase in kernel.phases for store in phase.stores]
+    if kernel.axes == 1 or kernel.index64 or not stored or any(operand.access != "flat" for operand in stored):
+        return None
+    size = max(operand.dtype.itemsize for operand in stored)
+    if size > 2 and not kernel.pointers and not kernel.positions:
+        return None
+    left, width = without_tables(kernel), ACCESS_BYTES // size
+    need = required_registers(left, Tiling(width, 1))
+    while width > 1 and need > MOST_NEEDED:
+        width //= 2
+        need = required_registers(left, Tiling(width, 1))
+    if width == 1 or reads_neighbours(kernel):
+        return None
+    blocks = blocks_for(hardware, need, BLOCK_VECTORS)
+    registers = predicted_registers(left, hardware, need, blocks, BLOCK_VECTORS)
+    reason = (
+        f"rows are no whole vectors, but results stand in order: {width} neighbours a thread, each at its own place in "
+        f"other arrays; at most {registers} registers let {blocks} blocks of {BLOCK_VECTORS} on an SM"
+    )
+    return FlatSchedule(width, 1, BLOCK_VECTORS, blocks, reason=reason, registers=registers)
+
+
+def _schedule_rows(kernel: KernelIR, hardware: Hardware) -> ElementwiseSchedule:
+    """Vectors of a row, or of one line."""
     lines = [operand.strides for operand in kernel.operands]
     dtypes = [operand.dtype for operand in kernel.operands]
     wide = any(operand.access == "vector" for operand in kernel.operands)

@@ -94,19 +94,21 @@ def divide(number, divisor, magic):
     if number not in (types.int32, types.int64):
         return None
 
-    def quick(b, n, word):
-        multiplier, shift = b.trunc(word, I32), b.trunc(b.lshr(word, I64(32)), I32)
-        product = b.mul(b.zext(b.shl(n, I32(1)), I64), b.zext(multiplier, I64))
-        return b.lshr(b.trunc(b.lshr(product, I64(32)), I32), shift)
-
     def emit(e, n, d, word):
         b = e.builder
         if number == types.int32:
-            return quick(b, n, word)
+            return quotient(b, n, word)
         small = b.icmp_unsigned("<", n, I64(1 << 31))
-        return e.either(small, lambda: [b.zext(quick(b, b.trunc(n, I32), word), I64)], lambda: [b.udiv(n, d)])[0]
+        return e.either(small, lambda: [b.zext(quotient(b, b.trunc(n, I32), word), I64)], lambda: [b.udiv(n, d)])[0]
 
     return number, emit
+
+
+def quotient(b: ir.IRBuilder, number: ir.Value, magic: ir.Value) -> ir.Value:
+    """An int32 from 0 on divided by the number of a magic."""
+    multiplier, shift = b.trunc(magic, I32), b.trunc(b.lshr(magic, I64(32)), I32)
+    product = b.mul(b.zext(b.shl(number, I32(1)), I64), b.zext(multiplier, I64))
+    return b.lshr(b.trunc(b.lshr(product, I64(32)), I32), shift)
 
 
 def scalar(name: str):

@@ -1,0 +1,79 @@
+"""Intrinsics of maps whose vectors cross the ends of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ....ir.types import dtype
+from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, types
+from ..tile.element import paired
+from ..tile.element_registers import stored_type
+from ..tile.memory import load_vector
+from ..tile.thread_index import quotient
+from ..tile.tile import Tile
+
+
+def load_each(tile: Tile, name: str) -> Callable:
+    """`load(address, offsets)`: an element at each of these offsets, in elements, all of which exist."""
+    kind = dtype(name)
+    result = stored_type(kind, tile.count, tile.width)
+
+    @emitted(result)
+    def emit(e, address, offsets):
+        b, elements = e.builder, []
+        for offset in e.unpack(offsets, tile.count):
+            at = b.add(address, b.mul(b.sext(offset, I64), I64(kind.itemsize)))
+            elements += load_vector(e, kind, 1, at, None)
+        vectors = [elements[k : k + tile.width] for k in range(0, tile.count, tile.width)]
+        return e.pack(result, [value for vector in vectors for value in paired(e, kind, vector)])
+
+    return emit
+
+
+def positions_in_order(tile: Tile, axes: int) -> Callable:
+    """`positions(start, n0, n1, magic1, n2, magic2, …)`: by axes, where the elements of a tile are among all in order.
+
+    A vector's first element is found by division; the next one is one further, and begins a row where one ends. Beyond
+    the last row is the last.
+    """
+    own = types.UniTuple(types.int32, tile.count)
+    result = types.UniTuple(own, axes)
+
+    @emitted(result, 2 * axes)
+    def emit(e, start, *sizes, kinds):
+        extents, magics = [sizes[0], *sizes[1::2]], [None, *sizes[2::2]]
+        found: list[list[ir.Value]] = []
+        for first in tile.starts(e, kinds[0], start):
+            place = _split(e, first, extents, magics)
+            for _ in range(tile.width):
+                found.append([_at_most(e, place[0], extents[0]), *place[1:]])
+                place = _next(e, place, extents)
+        return e.pack(result, [e.pack(own, [place[axis] for place in found]) for axis in range(axes)])
+
+    return emit
+
+
+def _split(e: Emitter, number: ir.Value, extents: list, magics: list) -> list[ir.Value]:
+    """The position on each axis of the element with this number."""
+    b, place, rest = e.builder, [], number
+    for extent, magic in zip(extents[:0:-1], magics[:0:-1]):
+        whole = quotient(b, rest, magic)
+        place.append(b.sub(rest, b.mul(whole, extent)))
+        rest = whole
+    return [rest, *reversed(place)]
+
+
+def _next(e: Emitter, place: list[ir.Value], extents: list) -> list[ir.Value]:
+    """The position of the next element in order."""
+    b, after, carry = e.builder, [], I32(1)
+    for here, extent in zip(reversed(place[1:]), reversed(extents[1:])):
+        further = b.add(here, carry)
+        full = b.icmp_signed("==", further, extent)
+        after.append(b.select(full, I32(0), further))
+        carry = b.zext(full, I32)
+    return [b.add(place[0], carry), *reversed(after)]
+
+
+def _at_most(e: Emitter, position: ir.Value, extent: ir.Value) -> ir.Value:
+    last = e.builder.sub(extent, I32(1))
+    return e.builder.select(e.builder.icmp_signed("<", position, last), position, last)
