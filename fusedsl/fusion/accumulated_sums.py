@@ -13,7 +13,16 @@ from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node, node
 from ..ir.index_keys import basic_index, whole_axis
 from ..ir.ops import ROUNDED
-from ..ir.superaccumulators import ACCUMULATE, DOWN, GROUP, MOST_TERMS, SUPERACCUMULATORS, Superaccumulator
+from ..ir.scatters import RUNS
+from ..ir.superaccumulators import (
+    ACCUMULATE,
+    ACCUMULATE_RUNS,
+    DOWN,
+    GROUP,
+    MOST_TERMS,
+    SUPERACCUMULATORS,
+    Superaccumulator,
+)
 from ..ir.types import FLOAT64, INT32, INT64, DType
 
 Fits = Callable[[Dim, int], bool]
@@ -23,7 +32,7 @@ MOST_PLACES = 4096  # of sums whose words have more chunks than that
 
 def accumulates(d: DType, places: Dim, count: Dim, fits: Fits) -> bool:
     """Whether superaccumulators add so many values up: they take less time than to write and read the words."""
-    chunks = SUPERACCUMULATORS[d].chunks
+    chunks = SUPERACCUMULATORS[ACCUMULATE][d].chunks
     worth = expression("-", expression("*", places, chunks // 3), count)
     few = chunks <= UNROLLED or fits(places, MOST_PLACES)
     return few and fits(worth, 0) and fits(count, MOST_TERMS)
@@ -32,11 +41,12 @@ def accumulates(d: DType, places: Dim, count: Dim, fits: Fits) -> bool:
 def accumulated(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str) -> Node:
     """`base` with the sums of values at places of its C order."""
     d, count = base.type.dtype, product(base.type.shape)
-    accumulator = SUPERACCUMULATORS[d]
+    fold = ACCUMULATE_RUNS if mode == RUNS else ACCUMULATE
+    accumulator = SUPERACCUMULATORS[fold][d]
     groups = expression("//", expression("+", count, GROUP - 1), GROUP)
     none = b.convert(b.literal(0), INT64)
     zeros = shapes.broadcast_to(b, none, (groups, accumulator.chunks, GROUP))
-    words = node("scatter", (zeros, places, values), (ACCUMULATE, mode), zeros.type)
+    words = node("scatter", (zeros, places, values), (fold, mode), zeros.type)
     summed = _unrolled if accumulator.chunks <= UNROLLED else _folded
     total = _with_specials(b, summed(b, accumulator, words), _chunk(words, accumulator.special))
     flat = shapes.reshape(b, total, (expression("*", groups, GROUP),))

@@ -8,7 +8,7 @@ from ..ir.dims import Dim, evaluate
 from ..ir.folds import FOLDS, SCANS
 from ..ir.graph import Node
 from ..ir.ops import OPS
-from ..ir.superaccumulators import ACCUMULATE, SUPERACCUMULATORS
+from ..ir.superaccumulators import SUPERACCUMULATORS
 from ..ir.types import BOOL, INT32, INT64
 from ..ir.verify import require
 from .coordinates import Axis, ComputedIndex, Coordinate
@@ -161,10 +161,12 @@ def _sorted(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ..
 
 
 def _update(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
-    require(n.attr in ("sum", "max", "min", "last", ACCUMULATE), "an update merges by a fold", n)
+    require(n.attr in ("sum", "max", "min", "last", *SUPERACCUMULATORS), "an update merges by a fold", n)
     require(n.args[0].type.dtype is INT64, "an update has a place", n)
-    if n.attr == ACCUMULATE:
-        require(n.args[1].type.dtype in SUPERACCUMULATORS and n.type.dtype is INT64, "words accumulate floats", n)
+    if n.attr in SUPERACCUMULATORS:
+        require(
+            n.args[1].type.dtype in SUPERACCUMULATORS[n.attr] and n.type.dtype is INT64, "words accumulate floats", n
+        )
         return
     require(n.args[1].type.dtype is n.type.dtype, "an update has the dtype of its value", n)
 

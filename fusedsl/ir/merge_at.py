@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .superaccumulators import ACCUMULATE, accumulator_of
+from .superaccumulators import SUPERACCUMULATORS
+from .types import dtype
 
 
 def scattered(n, args, arguments, extents):
@@ -25,8 +26,8 @@ def merge_at(fold: str, into: np.ndarray, places: np.ndarray, values: np.ndarray
     What accumulates floats is an array of the words of superaccumulators.
     """
     places, values = np.broadcast_arrays(places, values)
-    if fold == ACCUMULATE:
-        accumulator = accumulator_of(values.dtype)
+    if fold in SUPERACCUMULATORS:
+        accumulator = SUPERACCUMULATORS[fold][dtype(values.dtype.name)]
         inside = (places >= 0) & (places < into.size // accumulator.chunks)
         accumulator.add_at(into, places[inside], values[inside])
         return

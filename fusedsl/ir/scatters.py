@@ -24,6 +24,7 @@ NOWHERE = -1  # the place of a value that is written nowhere
 # Treatment of indices outside of an axis.
 CHECKED = gathers.CHECKED  # negative indices count from the end; an index out of range is a fault
 DROPPED = gathers.GUARDED  # negative indices are out of range, too, and that is no fault
+RUNS = "runs"  # likewise, and neighbours mostly have one index, as rows of a segment do
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def places_along(b: GraphBuilder, shape: Sequence[Dim], indices: Node, target: T
     a, rank = target.axis, indices.type.rank
     behind = len(shape) - a - 1
     counted = gathers.positions(b, indices)
-    counted = counted if target.mode == DROPPED else gathers.from_start(b, counted, shape[a])
+    counted = counted if target.mode != CHECKED else gathers.from_start(b, counted, shape[a])
     place = gathers.before_axes(b, counted, behind)
     for axis in range(a):
         line = gathers.before_axes(b, b.convert(b.iota(shape[axis]), INT64), a - 1 - axis + rank + behind)

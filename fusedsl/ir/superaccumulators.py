@@ -4,6 +4,9 @@ A superaccumulator (Kulisch 1981; the chunks are those of Neal 2015, arXiv:1505.
 words, one for each range of exponents: a chunk. A float is an integer shifted within its chunk, so adding it is one
 integer addition; a float64 is two of them, its upper and its lower bits. Places lie in groups of neighbours, chunk by
 chunk, so that the chunks that most values fall in lie together.
+
+Where runs of one place are summed before they are added, additions are few, and words count: chunks are then as wide as
+they may be, and what a mantissa shifted within its chunk has beyond it is added to the next one.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ from functools import cached_property
 
 import numpy as np
 
-from .types import FLOAT32, FLOAT64, DType, dtype
+from .types import FLOAT32, FLOAT64, DType
 
-ACCUMULATE = "accumulate"  # the fold of a scatter that adds floats to words of shape (groups, chunks, GROUP)
+# Folds of scatters that add floats to words of shape (groups, chunks, GROUP): in any order; of places in runs.
+ACCUMULATE, ACCUMULATE_RUNS = "accumulate", "accumulate runs"
 GROUP = 64  # neighbouring places, whose words of one chunk lie together
 MOST_TERMS = 1 << 28  # values that a word can take, whatever they are
 UP, DOWN = 1, 1 << 32  # what an infinity counts in the last chunk, above and below; a NaN counts as both
@@ -28,7 +32,8 @@ class Superaccumulator:
     dtype: DType
     width: int  # exponents of a chunk
     mantissa: int  # bits, the leading one among them
-    low: int  # bits of the lower part of a mantissa; 0 if a word takes it whole
+    low: int  # bits of the lower part of a mantissa; 0 if it has none
+    carries: bool = False  # whether the chunks hold so many bits, and what is beyond them goes to the next one
 
     @property
     def exponent_bits(self) -> int:
@@ -37,7 +42,7 @@ class Superaccumulator:
     @property
     def special(self) -> int:
         """The chunk that counts infinities and NaN, behind those of numbers; also, how many these are."""
-        return ((1 << self.exponent_bits) - 2 + self.low) // self.width + 1
+        return ((1 << self.exponent_bits) - 2 + self.low) // self.width + 1 + self.carries
 
     @property
     def chunks(self) -> int:
@@ -64,8 +69,10 @@ class Superaccumulator:
         terms = []
         for shift, part in self.parts(mantissa):
             chunk = ((exponent + shift) * self.reciprocal) >> 16
-            word = np.where(finite, sign * (part << (exponent + shift - chunk * self.width)), 0)
-            terms.append((np.where(finite, chunk, self.special), word))
+            wide = part << (exponent + shift - chunk * self.width)
+            words = [wide & ((1 << self.width) - 1), wide >> self.width] if self.carries else [wide]
+            for further, word in enumerate(words):
+                terms.append((np.where(finite, chunk + further, self.special), np.where(finite, sign * word, 0)))
         counted = np.where(np.isnan(values), UP + DOWN, np.where(sign > 0, UP, DOWN))
         terms[0] = (terms[0][0], np.where(finite, terms[0][1], counted))
         return terms
@@ -84,11 +91,12 @@ class Superaccumulator:
 
 
 SUPERACCUMULATORS = {
-    FLOAT32: Superaccumulator(FLOAT32, 12, 24, 0),
-    FLOAT64: Superaccumulator(FLOAT64, 9, 53, 26),
+    ACCUMULATE: {
+        FLOAT32: Superaccumulator(FLOAT32, 12, 24, 0),
+        FLOAT64: Superaccumulator(FLOAT64, 9, 53, 26),
+    },
+    ACCUMULATE_RUNS: {
+        FLOAT32: Superaccumulator(FLOAT32, 35, 24, 0, carries=True),
+        FLOAT64: Superaccumulator(FLOAT64, 35, 53, 26, carries=True),
+    },
 }
-
-
-def accumulator_of(d: np.dtype) -> Superaccumulator:
-    """That of the floats of a NumPy dtype."""
-    return SUPERACCUMULATORS[dtype(d.name)]

@@ -6,7 +6,7 @@ from .contraction import Subscripts
 from .dims import Expression, Symbol
 from .graph import Graph, Node
 from .ops import LEAVES, OPS, OTHERS, VIEWS
-from .superaccumulators import ACCUMULATE, GROUP, SUPERACCUMULATORS
+from .superaccumulators import GROUP, SUPERACCUMULATORS
 from .types import BOOL, INT32, INT64
 
 SHOWN = 200  # characters of a printed part
@@ -91,11 +91,11 @@ def _verify_gather(n: Node) -> None:
 def _verify_scatter(n: Node) -> None:
     base, places, values = n.args
     fold, _ = n.attr
-    assert fold in ("sum", "max", "min", "last", ACCUMULATE), f"no such scatter: {n!r}"
+    assert fold in ("sum", "max", "min", "last", *SUPERACCUMULATORS), f"no such scatter: {n!r}"
     assert base.type == n.type, f"a scatter keeps its base's shape and dtype: {n!r}"
     assert places.type.dtype is INT64 and not places.type.weak, f"places are int64: {n!r}"
-    if fold == ACCUMULATE:
-        chunks = SUPERACCUMULATORS[values.type.dtype].chunks
+    if fold in SUPERACCUMULATORS:
+        chunks = SUPERACCUMULATORS[fold][values.type.dtype].chunks
         assert base.type.dtype is INT64 and base.type.shape[1:] == (chunks, GROUP), f"words of other sums: {n!r}"
     else:
         assert values.type.dtype is n.type.dtype and not values.type.weak, f"values have the dtype of their base: {n!r}"

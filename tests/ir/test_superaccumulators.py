@@ -9,18 +9,17 @@ import pytest
 
 from fusedsl.ir.merge_at import merge_at
 from fusedsl.ir.superaccumulators import (
-    ACCUMULATE,
     DOWN,
     GROUP,
     MOST_TERMS,
     SUPERACCUMULATORS,
     UP,
     Superaccumulator,
-    accumulator_of,
 )
+from fusedsl.ir.types import FLOAT32
 
 RANDOM = np.random.default_rng(3)
-KINDS = [accumulator_of(np.dtype(name)) for name in ("float32", "float64")]
+KINDS = [a for kinds in SUPERACCUMULATORS.values() for a in kinds.values()]
 
 
 def floats(accumulator: Superaccumulator) -> np.ndarray:
@@ -38,7 +37,7 @@ def value_of(accumulator: Superaccumulator, words: np.ndarray) -> Fraction:
     return sum(int(w) * unit * Fraction(2) ** (accumulator.width * c) for c, w in enumerate(words[:-1]))
 
 
-@pytest.mark.parametrize("accumulator", KINDS, ids=lambda a: a.dtype.name)
+@pytest.mark.parametrize("accumulator", KINDS, ids=str)
 def test_terms_are_exact_and_leave_room_for_others(accumulator):
     x = floats(accumulator)
     terms = accumulator.terms(x)
@@ -54,21 +53,22 @@ def test_terms_are_exact_and_leave_room_for_others(accumulator):
         assert (chunk[k], word[k]) == (accumulator.special, special.get(float(x[k]), UP + DOWN))
 
 
-@pytest.mark.parametrize("accumulator", KINDS, ids=lambda a: a.dtype.name)
+@pytest.mark.parametrize("accumulator", KINDS, ids=str)
 def test_a_chunk_is_an_exponent_times_a_reciprocal(accumulator):
     exponents = np.arange((1 << accumulator.exponent_bits) - 1 + accumulator.low)
     np.testing.assert_array_equal(exponents * accumulator.reciprocal >> 16, exponents // accumulator.width)
 
 
-def test_words_are_the_sums_of_places_in_any_order():
-    accumulator = SUPERACCUMULATORS[KINDS[0].dtype]
+@pytest.mark.parametrize("fold", SUPERACCUMULATORS)
+def test_words_are_the_sums_of_places_in_any_order(fold):
+    accumulator = SUPERACCUMULATORS[fold][FLOAT32]
     values = np.float32(RANDOM.standard_normal(300) * np.exp2(RANDOM.integers(-90, 90, 300)))
     places = RANDOM.integers(-4, 70, 300)
     shape = (2, accumulator.chunks, GROUP)
     made = [np.zeros(shape, np.int64) for _ in range(2)]
     order = RANDOM.permutation(300)
-    merge_at(ACCUMULATE, made[0], places, values)
-    merge_at(ACCUMULATE, made[1], places[order], values[order])
+    merge_at(fold, made[0], places, values)
+    merge_at(fold, made[1], places[order], values[order])
     np.testing.assert_array_equal(*made)
     for place in range(70):
         words = made[0][place // GROUP, :, place % GROUP]

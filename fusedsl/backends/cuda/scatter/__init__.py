@@ -6,7 +6,7 @@ from ..emit.intrinsic import File, Named
 merge_tile = File("scatter.intrinsics").maker("merge_tile", "tile, name, fold", "address, places, values, left")
 
 _SUMS = File("scatter.superaccumulator")
-accumulate_tile = _SUMS.maker("accumulate_tile", "tile, name", "address, places, values, left")
+accumulate_tile = _SUMS.maker("accumulate_tile", "tile, name, fold", "address, places, values, left")
 
 _FILE = File("scatter.private_bins")
 private_bins = _FILE.type("private_bins", "name, fold, bins, copies, threads, unit", Named)
@@ -15,7 +15,7 @@ merge_into_bins = _FILE.maker("merge_into_bins", "bins, tile", "places, values, 
 flush_bins = _FILE.maker("flush_bins", "bins", "address")
 
 _WORDS = File("scatter.private_words")
-private_words = _WORDS.type("private_words", "name, chunks, places, copies, threads", Named)
+private_words = _WORDS.type("private_words", "name, fold, chunks, places, copies, threads", Named)
 clear_words = _WORDS.maker("clear_words", "words", "")
 merge_into_words = _WORDS.maker("merge_into_words", "words, tile", "address, places, values, left")
 flush_words = _WORDS.maker("flush_words", "words", "address")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ....ir.superaccumulators import ACCUMULATE
+from ....ir.superaccumulators import SUPERACCUMULATORS
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Scatter
 from ..elementwise.emit import load_line
@@ -75,7 +75,7 @@ def emit_private_sums(kernel: KernelIR, schedule: PrivateSumSchedule) -> str:
     opening = header(kernel, title, "")
     src.read_scalars()
     shape = (schedule.chunks, schedule.bins, schedule.copies, schedule.threads)
-    words = src.bind("words", private_words(scatter_dtype(kernel, scatter).name, *shape))
+    words = src.bind("words", private_words(scatter_dtype(kernel, scatter).name, scatter.fold, *shape))
     clear, flush = src.bind("clear", clear_words(words)), src.bind("flush", flush_words(words))
     src.emit(clear())
     elements = _tiles(src, schedule)
@@ -108,8 +108,8 @@ def _turns(src: SourceBuilder, schedule: ScatterSchedule, more: str) -> Iterator
 
 def _merge_of(kernel: KernelIR, scatter: Scatter) -> Binding[Function]:
     """What merges a tile of elements."""
-    if scatter.fold == ACCUMULATE:
-        return accumulate_tile(TILE, scatter_dtype(kernel, scatter).name)
+    if scatter.fold in SUPERACCUMULATORS:
+        return accumulate_tile(TILE, scatter_dtype(kernel, scatter).name, scatter.fold)
     return merge_tile(TILE, kernel.operands[scatter.operand].dtype.name, scatter.fold)
 
 

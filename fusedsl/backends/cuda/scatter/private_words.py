@@ -38,10 +38,10 @@ class PrivateWords:
         return e.builder.add(e.dynamic_shared(), I32(WORD * self.table.words))
 
 
-def private_words(name: str, chunks: int, places: int, copies: int, threads: int) -> PrivateWords:
+def private_words(name: str, fold: str, chunks: int, places: int, copies: int, threads: int) -> PrivateWords:
     """The words of a block for sums of floats of this dtype."""
     table = PrivateBins(INT64, "sum", chunks * places, copies, threads, 0)
-    return PrivateWords(SUPERACCUMULATORS[dtype(name)], chunks, places, table)
+    return PrivateWords(SUPERACCUMULATORS[fold][dtype(name)], chunks, places, table)
 
 
 def clear_words(words: PrivateWords) -> Callable:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ....hardware import Hardware, blocks_for
-from ....ir.superaccumulators import ACCUMULATE, SUPERACCUMULATORS
+from ....ir.superaccumulators import SUPERACCUMULATORS
 from ....ir.types import DType
 from ....kernel_ir.instruction import Constant
 from ....kernel_ir.kernel import KernelIR
@@ -87,7 +87,7 @@ def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> 
     private = _private(kernel, extents, hardware) or _private_sums(kernel, extents, hardware)
     if private is not None:
         return private
-    runs = any(scatter.fold == ACCUMULATE for scatter in kernel.scatters)
+    runs = any(scatter.fold in SUPERACCUMULATORS for scatter in kernel.scatters)
     width = _width(kernel) if runs else 1
     elements, need = _elements(kernel, width, 2 * ELEMENTS if width > 1 else ELEMENTS)
     blocks = blocks_for(hardware, need, THREADS)
@@ -156,9 +156,9 @@ def _shared_copies(kernel: KernelIR, hardware: Hardware, table: int) -> tuple[in
 def _private_sums(kernel: KernelIR, extents: Extents, hardware: Hardware) -> PrivateSumSchedule | None:
     """The schedule of sums of floats with words of a block, likewise."""
     scatter = kernel.scatters[0]
-    if len(kernel.scatters) > 1 or scatter.fold != ACCUMULATE or not scatter.bins:
+    if len(kernel.scatters) > 1 or scatter.fold not in SUPERACCUMULATORS or not scatter.bins:
         return None
-    accumulator = SUPERACCUMULATORS[scatter_dtype(kernel, scatter)]
+    accumulator = SUPERACCUMULATORS[scatter.fold][scatter_dtype(kernel, scatter)]
     chunks = NEAR_CHUNKS + -(-accumulator.low // accumulator.width)
     words = chunks * scatter.bins
     room = _shared_copies(kernel, hardware, 8 * words)

@@ -31,13 +31,13 @@ class Run:
     ends: ir.Value
 
 
-def accumulate_tile(tile: Tile, name: str) -> Callable:
+def accumulate_tile(tile: Tile, name: str, fold: str) -> Callable:
     """`merge(address, places, values, left)`: add each element of which so many are left; negative places none.
 
     All threads of a warp take part.
     """
     kind = dtype(name)
-    accumulator = SUPERACCUMULATORS[kind]
+    accumulator = SUPERACCUMULATORS[fold][kind]
 
     @emitted(types.void)
     def emit(e, address, places, values, left, *, kinds):
@@ -121,7 +121,12 @@ def terms(e: Emitter, accumulator: Superaccumulator, value: ir.Value) -> list[tu
         chunk = b.lshr(b.mul(place, I32(accumulator.reciprocal)), I32(16))
         within = b.sub(place, b.mul(chunk, I32(accumulator.width)))
         wide = b.shl(part if word == I64 else b.zext(part, I64), b.zext(within, I64))
-        found.append((b.select(special, I32(accumulator.special), chunk), b.select(negative, b.neg(wide), wide)))
+        words = [wide]
+        if accumulator.carries:
+            words = [b.and_(wide, I64((1 << accumulator.width) - 1)), b.lshr(wide, I64(accumulator.width))]
+        for further, part_of in enumerate(words):
+            own = b.select(special, I32(accumulator.special), b.add(chunk, I32(further)))
+            found.append((own, b.select(negative, b.neg(part_of), part_of)))
     signed = b.select(negative, I64(DOWN), I64(UP))
     counted = b.select(b.icmp_unsigned("==", fraction, word(0)), signed, I64(UP + DOWN))
     words = [b.select(special, counted if k == 0 else I64(0), w) for k, (_, w) in enumerate(found)]
