@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .errors import ArgumentError, suggest
-from .program.gradient_source import unused_name
-from .program.text_source import TextSource
+from .program.text_source import TextSource, unused_name
 
 
 class DerivedText(NamedTuple):

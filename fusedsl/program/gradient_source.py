@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -11,6 +11,7 @@ from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Parameter
 from . import Program
+from .text_source import unused_name
 
 if TYPE_CHECKING:
     from ..config import Options
@@ -88,10 +89,3 @@ def gradient_program(program: Program, wrt: tuple[int, ...], results: tuple[int,
         names = (*program.names, *(unused_name(f"gradient_{k}", program.names) for k in results))
         programs[wrt, results] = Program(source, names, program.options.changed({"max_kernels": None}))
     return programs[wrt, results]
-
-
-def unused_name(name: str, used: Collection[str]) -> str:
-    """The name, or one that is not used yet."""
-    while name in used:
-        name += "_"
-    return name

@@ -154,6 +154,13 @@ def one_line(text: str, most: int = 60) -> str:
     return joined if len(joined) <= most else f"{joined[: most - 3]}..."
 
 
+def unused_name(name: str, used: Collection[str]) -> str:
+    """The name, or one that is not used yet."""
+    while name in used:
+        name += "_"
+    return name
+
+
 def _plain(value: Any) -> Any:
     """A constant as it stands for a literal: lists are tuples."""
     return tuple(map(_plain, value)) if isinstance(value, (tuple, list)) else value

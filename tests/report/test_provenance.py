@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
+from fusedsl.inspection import GivenCall
 from fusedsl.report.explain import resolved_call
 from fusedsl.report.passes import pass_outputs
 from fusedsl.report.program_spans import program_pieces
@@ -116,7 +117,7 @@ def pieces_of(function, *given, device="cuda"):
         call = resolved_call(program, values, device, None)
         return [(p.text.strip(), p.kernels) for p in program_pieces(call, owners(call))]
 
-    return function._inspect(given, {}, look)
+    return function._inspect(GivenCall(given, {}), look)
 
 
 def coloured(function, *given, **how):
