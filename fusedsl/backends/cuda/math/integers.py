@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite.ir.instructions import CastInstr
 
-from ..compiler.numba_backend import I1, I32, Emitter, ir, types
+from ..compiler.numba_backend import F32, I1, I32, Emitter, ir, types
 
 
 def truncated(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
@@ -26,9 +26,38 @@ def _off_floor(b: ir.IRBuilder, kind: types.Type, rest: ir.Value, divisor: ir.Va
     return b.and_(unlike, b.icmp_signed("!=", rest, rest.type(0)))
 
 
+MAGIC = 1.5 * 2**23  # a float32 of which the last bit is 1: the low bits of a sum are those of the other number
+INTEGERS_BITS = 0x4B000000  # those of 2**23, to which a number below it is added by its bits
+
+
+def _narrow_floor(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:
+    """x // y of at most 16 bits, by a reciprocal; anything where y is 0.
+
+    x is moved by half in y's direction, so that the quotient is at least 1 / (2 |y|) from the integers around it; the
+    reciprocal and the product are off by less than 2**-22 of |x / y|, 1 / (4 |y|) at most. The sum with MAGIC, rounded
+    down, is the floor.
+    """
+    b = e.builder
+    dividend, divisor = (_narrow_float(b, kind, v) for v in (x, y))
+    half = e.call(F32, "llvm.copysign.f32", [F32(0.5), divisor])
+    inverse = e.asm(F32, "rcp.approx.ftz.f32 $0, $1;", "=f,f", [divisor])
+    ratio = b.fmul(b.fadd(dividend, half), inverse)
+    floor = e.asm(F32, "add.rm.f32 $0, $1, $2;", "=f,f,f", [ratio, F32(MAGIC)])
+    return b.trunc(b.bitcast(floor, I32), x.type)
+
+
+def _narrow_float(b: ir.IRBuilder, kind: types.Type, x: ir.Value) -> ir.Value:
+    """An integer of at most 16 bits as float32, without the conversion, of which an SM has few units."""
+    bias = 1 << (kind.bitwidth - 1) if kind.signed else 0
+    bits = b.or_(b.zext(b.xor(x, x.type(bias)), I32), I32(INTEGERS_BITS))
+    return b.fsub(b.bitcast(bits, F32), F32(2.0**23 + bias))
+
+
 def floor_divide(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:
     """x // y, and 0 where y is 0."""
     b = e.builder
+    if kind.bitwidth <= 16:
+        return b.select(b.icmp_unsigned("==", y, y.type(0)), x.type(0), _narrow_floor(e, kind, x, y))
     quotient, rest, divisor = truncated(e, kind, x, y)
     quotient = b.select(_off_floor(b, kind, rest, divisor), b.sub(quotient, quotient.type(1)), quotient)
     if kind.signed:
@@ -38,7 +67,11 @@ def floor_divide(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.V
 
 def remainder(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:
     """x % y with the sign of y, and 0 where y is 0."""
-    b = e.builder  # a divisor of 0 or -1 was replaced by 1, whose remainder is the 0 that is wanted
+    b = e.builder
+    if kind.bitwidth <= 16:
+        rest = b.sub(x, b.mul(_narrow_floor(e, kind, x, y), y))
+        return b.select(b.icmp_unsigned("==", y, y.type(0)), x.type(0), rest)
+    # A divisor of 0 or -1 was replaced by 1, whose remainder is the 0 that is wanted.
     _, rest, divisor = truncated(e, kind, x, y)
     return b.select(_off_floor(b, kind, rest, divisor), b.add(rest, divisor), rest)
 
