@@ -51,7 +51,7 @@ FLOATS = (
         ("float32", (0.1, 0.3, 0.7, 1.1)), ("float32", (0.1, 0.7, 0.9, 1.3)), ("float32", (0.0, 0.0, 0.0, 0.0)),
     ),
     law(
-        "NaN is there: isnan and x != x see it",
+        "NaN is an ordinary value: isnan and x != x detect it",
         "fast-math: False, always",
         "isnan(x) & (x != x) | (isinf(y) & ~isfinite(y))",
         ("float32", (nan, 1.0, inf, nan)), ("float32", (1.0, inf, nan, nan)), ("bool", (True, True, False, True)),
@@ -75,7 +75,7 @@ FLOATS = (
         ("float32", (0.5, 1.5, 2.5, -0.5)), ("float32", (-1.5, 0.5, 3.5, 4.5)), ("float32", (-2.0, 2.0, 6.0, 4.0)),
     ),
     law(
-        "the numbers below the normal ones stay",
+        "subnormal numbers are kept",
         "CUDA's fast modes: 0",
         "x * 0.5 + y / 2",
         ("float32", (TINY, -TINY, 0.0, TINY)), ("float32", (0.0, 0.0, TINY, TINY)),
@@ -89,7 +89,7 @@ FLOATS = (
         ("float32", (-4 * HALF_STEP**2, 2 * HALF_STEP, 0.0, nan)),
     ),
     law(
-        "where chooses, it does not weigh: the other side does no harm",
+        "where selects: NaN in the side that is not taken has no effect",
         "c * x + (1 - c) * y: NaN",
         "where(z, x, y)",
         ("float32", (1.0, nan, inf, 2.0)), ("float32", (nan, 3.0, 4.0, inf)), ("bool", (True, False, False, True)),

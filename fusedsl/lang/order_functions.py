@@ -193,7 +193,9 @@ def _valid(b: GraphBuilder, level: Node, value: Node) -> Node:
 
 
 quantile = _quantile_function(
-    "quantile", 1.0, "The element at the share `q` of the sorted elements, interpolated; NaN if there is a NaN."
+    "quantile",
+    1.0,
+    "The `q`-quantile: the element at position q (n - 1) of the sorted elements, interpolated; NaN if there is a NaN.",
 )
 percentile = _quantile_function("percentile", 100.0, "quantile at q / 100.")
 nanquantile = _quantile_function("nanquantile", 1.0, "The quantile of what is not NaN.")

@@ -175,5 +175,5 @@ def randint(b: GraphBuilder, seed: Node, shape: tuple[Dim, ...], low: Node, high
 
 @function(n="extent", stream="array")
 def permutation(b: GraphBuilder, seed: Node, n: Dim, *, stream: Node | int = 0):
-    """The numbers 0 to n - 1 in random order: the order of 64 random bits each, of which two are hardly ever equal."""
+    """The numbers 0 to n - 1 in random order: sorted by 64 random bits each."""
     return row_ops.sort_nodes(b, _random_bits(b, "philox_pair", seed, stream, (n,)), False)[1]

@@ -58,21 +58,25 @@ def _axis(b: GraphBuilder, base: Node, axis: int) -> int:
 scatter_add = _scatter_function(
     "scatter_add",
     "sum",
-    "`base` with values added at `indices` along an axis; a size makes zeros of the values' dtype.",
+    "`base` with values added at `indices` along an axis; an integer as `base`: that many zeros.",
 )
 scatter_max = _scatter_function(
-    "scatter_max", "max", "`base` with the larger of its elements and the values at `indices`; a size makes the least."
+    "scatter_max",
+    "max",
+    "`base` with the larger of its elements and the values at `indices`; "
+    "an integer as `base`: that many of the least number.",
 )
 scatter_min = _scatter_function(
     "scatter_min",
     "min",
-    "`base` with the smaller of its elements and the values at `indices`; a size makes the largest.",
+    "`base` with the smaller of its elements and the values at `indices`; "
+    "an integer as `base`: that many of the largest number.",
 )
 
 
 @function(axis="plain axis")
 def scatter(b: GraphBuilder, base: Node, indices: Node, values: Node, axis: int = 0):
-    """`base` with values written at `indices` along an axis; of values at one place the last stays."""
+    """`base` with values written at `indices` along an axis; of values at one index the last is kept."""
     base, values = scatters.promoted(b, base, values)
     return scatters.scatter_last(b, base, indices, values, Target(_axis(b, base, axis)))
 

@@ -122,5 +122,5 @@ segment_min = _segment_function(
     "segment_min", _fold_of("min"), "The smallest of each segment's rows; the largest number of an empty one."
 )
 segment_softmax = _segment_function(
-    "segment_softmax", _softmax, "softmax over the rows of each segment; 0 in rows of none."
+    "segment_softmax", _softmax, "softmax over the rows of each segment; 0 in rows of no segment."
 )
