@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
+from math import inf
 
 from ..ir.dims import Dim, expression
 from ..ir.folds import FOLDS
-from ..ir.graph import Node, constant, node, rebuild, walk, with_arguments
+from ..ir.graph import Node, constant, node, rebuild, search, walk, with_arguments
 from ..ir.types import INT64
 from ..rewrite.scalar_builder import bound_axes, free_axes
 from .contractions import matmul_factors
@@ -66,8 +67,13 @@ def _pair_folds(free: Free, short: Short) -> frozenset[Node]:
         along = above.get(n, frozenset()) | bound_axes(n)
         for a in n.args:
             above[a] = above.get(a, frozenset()) | along
-    folds = [n for n in free if n.op == "fold" and n in above]
-    return frozenset(f for f in folds if _is_pair(f, above[f], free) and _is_short(f, short))
+    sizes: dict[Node, float] = {}  # instructions of each when it is unrolled; what is within a fold comes before it
+    for f in (n for n in free if n.op == "fold" and n in above):
+        if _is_pair(f, above[f], free):
+            count = _count_of(f, short)
+            size = inf if count is None else count * _instructions(f, free, sizes)
+            sizes[f] = size if size <= MOST_INSTRUCTIONS else inf
+    return frozenset(f for f, size in sizes.items() if size < inf)
 
 
 def _is_pair(f: Node, along: frozenset, free: Free) -> bool:
@@ -81,19 +87,47 @@ def _is_pair(f: Node, along: frozenset, free: Free) -> bool:
     products = (n for n in (f, *below) if n.op == "fold")
     if any(matmul_factors(n, free, free[n]) is not None for n in products):  # families of their own multiply matrices
         return False
-    loads = [free[n] for n in below if n.op == "load"]
+    loads = _axes_read(f, free)
     return bool(loads) and not any(axes <= read for read in loads)
 
 
-def _is_short(f: Node, short: Short) -> bool:
-    """Whether an inner fold is short enough to be straight-line code."""
+def _axes_read(f: Node, free: Free) -> set[frozenset]:
+    """The axes of each array that a fold's elements read, without those of folds within it: they may have the names of
+    axes around it."""
+    found: set[frozenset] = set()
+    bound: frozenset[Axis] = frozenset()
+    stack, seen = [(a, bound) for a in f.args], set[tuple[Node, frozenset]]()
+    while stack:
+        n, bound = stack.pop()
+        if (n, bound) in seen:
+            continue
+        seen.add((n, bound))
+        if n.op == "load":
+            found.add(free[n] - bound)
+        within = bound | bound_axes(n)
+        stack += [(a, within) for a in n.args]
+    return found
+
+
+def _count_of(f: Node, short: Short) -> int | None:
+    """The elements of an inner fold; None if they are too many for straight-line code."""
     count = 1
     for axis in f.attr[1]:
         extent = short(axis.extent, MOST_UNROLLED)
         if extent is None:
-            return False
+            return None
         count *= extent
-    return count <= MOST_UNROLLED and count * sum(map(cost, walk(f.args))) <= MOST_INSTRUCTIONS
+    return count if count <= MOST_UNROLLED else None
+
+
+def _instructions(f: Node, free: Free, sizes: Mapping[Node, float]) -> float:
+    """Instructions of an element of a fold, with those of the pairs within it, of which each is another one.
+
+    Pairs that are not unrolled are loops, which are not repeated for each element.
+    """
+    below = list(search(f.args, lambda n: () if n in sizes else n.args))
+    pairs = sum(sizes[n] for n in below if n in sizes and free[n] & bound_axes(f))
+    return pairs + sum(cost(n) for n in below if n not in sizes)
 
 
 def _pairs_of_folds(inner: frozenset[Node], free: Free) -> dict[Node, list[Node]]:

@@ -109,3 +109,18 @@ def test_windows_of_a_products_columns_do_not_compute_it_for_each_element():
     told = kernel.explain(square, square, device="cuda", cc=90, compile=False)
     assert [k.name.partition("_")[0] for k in told.kernels] == ["matmul", "row", "row"]
     assert "by wgmma" in str(told)
+
+
+@pytest.mark.parametrize("steps", [2, 3, 6])
+def test_pairs_of_pairs_are_unrolled_as_far_as_their_instructions_allow(steps):
+    """Folds within folds were unrolled whatever they multiply to: six steps took seconds to compile."""
+    text = "x = max(x[:, None] + y, axis=-1); " * steps + "x"
+    x, y = RANDOM.standard_normal((2, 24, 24)).astype(np.float32)
+    kernel = fd.kernel(text, fallback=False)
+    told = kernel.explain(x, y)
+    assert len(told.kernels) == max(steps - 1, 1) and str(told).count("writes ") == len(told.kernels)
+    assert len(kernel.source(x, y).splitlines()) < 800 + 150 * steps
+    right = x
+    for _ in range(steps):
+        right = (right[:, None] + y).max(-1)
+    np.testing.assert_allclose(kernel(x, y), right, rtol=1e-6)
