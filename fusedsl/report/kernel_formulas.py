@@ -51,7 +51,7 @@ def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]
             f"{', '.join(formulas.text(v.name) for v in use.inputs)}"
         )
     if phase.sort:
-        members.append(f"order of {formulas.text(phase.sort.key.name)}")
+        members.append(f"sort of {formulas.text(phase.sort.key.name)}")
     for store in (*phase.stores, *phase.row_stores):
         members.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
     panels = phase.panel_folds
@@ -160,7 +160,9 @@ class _Names:
             for tile, state in zip(phase.folds[0].inputs, phase.folds[0].accumulators) if phase.tile_phases else ():
                 self._follow(tile, state)
             if phase.sort:
-                ordered = zip((phase.sort.values, phase.sort.positions), ("values in order", "places in order"))
+                ordered = zip(
+                    (phase.sort.values, phase.sort.positions), ("sorted values", "positions of the sorted values")
+                )
                 self.leaves |= {value.name: name for value, name in ordered if value is not None}
 
     def _name_states(self, phases: Iterable[Phase]) -> None:
