@@ -23,6 +23,7 @@ from . import (
     flush_words,
     merge_into_bins,
     merge_into_words,
+    merge_runs,
     merge_tile,
     private_bins,
     private_words,
@@ -42,7 +43,7 @@ def emit_scatter(kernel: KernelIR, schedule: ScatterSchedule) -> str:
         _load(src, _tiles(src, schedule))
     for k, scatter in enumerate(kernel.scatters):
         places, values = src.element(scatter.place), src.element(scatter.value)
-        merge = src.bind(f"merge_{k}", _merge_of(kernel, scatter))
+        merge = src.bind(f"merge_{k}", _merge_of(kernel, scatter, schedule.width))
         src.emit(merge(src.names.pointer(scatter.operand), places, values, "left"))
     return src.text(opening, "Load elements, compute where they go, merge them there.")
 
@@ -106,11 +107,12 @@ def _turns(src: SourceBuilder, schedule: ScatterSchedule, more: str) -> Iterator
         src.assign("first", f"{index}(first + step)")
 
 
-def _merge_of(kernel: KernelIR, scatter: Scatter) -> Binding[Function]:
+def _merge_of(kernel: KernelIR, scatter: Scatter, width: int) -> Binding[Function]:
     """What merges a tile of elements."""
     if scatter.fold in SUPERACCUMULATORS:
         return accumulate_tile(TILE, scatter_dtype(kernel, scatter).name, scatter.fold)
-    return merge_tile(TILE, kernel.operands[scatter.operand].dtype.name, scatter.fold)
+    merge = merge_runs if width > 1 else merge_tile
+    return merge(TILE, kernel.operands[scatter.operand].dtype.name, scatter.fold)
 
 
 def _load(src: SourceBuilder, elements: MultiAxisIndex) -> None:

@@ -18,7 +18,8 @@ from ..tile.shuffle import WARP, shuffle
 from ..tile.tile import Tile
 from .intrinsics import merge
 from .private_bins import WORD, PrivateBins, bin_of_copies, load_word, merge_bin, store_word
-from .superaccumulator import place_or_none, terms, word_address
+from .runs import place_or_none
+from .superaccumulator import terms, word_address
 
 NONE = -1  # the first chunk of a block that has not met a value
 FAR = 1 << 16  # instead of it: no chunk is beside this one
@@ -91,7 +92,9 @@ def merge_into_words(words: PrivateWords, tile: Tile) -> Callable:
 
 
 def _first_chunk(e: Emitter, words: PrivateWords, places: list[ir.Value], chunks: list[ir.Value]) -> ir.Value:
-    """The first chunk of a block; the first warp that has a value decides: its largest is in the last chunk but one."""
+    """The first chunk of a block: the first warp that has a value decides. Its largest is in the last chunk but one, if
+    there are several.
+    """
     b, at = e.builder, words.first_chunk(e)
     known = load_word(e, at)
 
@@ -103,7 +106,7 @@ def _first_chunk(e: Emitter, words: PrivateWords, places: list[ir.Value], chunks
         for distance in (16, 8, 4, 2, 1):
             other = shuffle(e, "bfly", largest, distance, WARP)
             largest = b.select(b.icmp_signed(">", other, largest), other, largest)
-        first = b.sub(largest, I32(words.chunks - 2))
+        first = b.sub(largest, I32(max(0, words.chunks - 2)))
         first = b.select(b.icmp_signed("<", first, I32(0)), I32(0), first)
         first = b.select(b.icmp_signed("<", largest, I32(0)), I32(NONE), first)
         text = f"atom.relaxed.cta.shared.cas.b32 $0, [$1], {NONE}, $2;"

@@ -87,14 +87,13 @@ def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> 
     private = _private(kernel, extents, hardware) or _private_sums(kernel, extents, hardware)
     if private is not None:
         return private
-    runs = any(scatter.fold in SUPERACCUMULATORS for scatter in kernel.scatters)
-    width = _width(kernel) if runs else 1
+    width = _width(kernel)
     elements, need = _elements(kernel, width, 2 * ELEMENTS if width > 1 else ELEMENTS)
     blocks = blocks_for(hardware, need, THREADS)
     registers = predicted_registers(kernel, hardware, need, blocks, THREADS)
-    how = "each merged by an atomic whose result no order changes"
-    if runs:
-        how = "neighbours of one place summed first, then added as exact integers"
+    how = "neighbours of one place merged first, then " if width > 1 else "each merged "
+    exact = any(scatter.fold in SUPERACCUMULATORS for scatter in kernel.scatters)
+    how += "added as exact integers" if exact else "by an atomic whose result no order changes"
     reason = (
         f"{elements} elements a thread, {how}; at most {registers} registers let {blocks} blocks of {THREADS} on an SM"
     )
@@ -102,10 +101,14 @@ def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> 
 
 
 def _width(kernel: KernelIR) -> int:
-    """Elements of a vector: of one line whose arrays are all read by vectors, or are the same for all elements."""
+    """Elements of a vector: of one line whose arrays are all read by vectors, or are the same for all elements.
+
+    Runs of one place are merged then, by their places in 32 bits.
+    """
     lines = [kernel.operands[load.operand] for load in kernel.loads]
     whole = kernel.axes == 1 and all(x.access == "vector" or x.strides[-1] == "0" for x in lines)
-    return RUN_WIDTH if whole else 1
+    near = all(0 < scatter.bins <= 1 << 31 for scatter in kernel.scatters)
+    return RUN_WIDTH if whole and near else 1
 
 
 def _elements(kernel: KernelIR, width: int, most: int) -> tuple[int, int]:
@@ -159,9 +162,10 @@ def _private_sums(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Pri
     if len(kernel.scatters) > 1 or scatter.fold not in SUPERACCUMULATORS or not scatter.bins:
         return None
     accumulator = SUPERACCUMULATORS[scatter.fold][scatter_dtype(kernel, scatter)]
-    chunks = NEAR_CHUNKS + -(-accumulator.low // accumulator.width)
+    most = NEAR_CHUNKS + -(-accumulator.low // accumulator.width)
+    rooms = ((n, _shared_copies(kernel, hardware, 8 * n * scatter.bins)) for n in range(most, 0, -1))
+    chunks, room = next(((n, room) for n, room in rooms if room is not None), (0, None))
     words = chunks * scatter.bins
-    room = _shared_copies(kernel, hardware, 8 * words)
     if room is None or prod(extents) < WORTH_BINS * words:
         return None
     copies, blocks, need = room

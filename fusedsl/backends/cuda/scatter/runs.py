@@ -1,0 +1,137 @@
+"""Runs: neighbouring elements of one place are merged in registers, and once into memory.
+
+The elements of a warp are neighbours. A segmented scan (Blelloch 1990) merges those of each run, and where a run ends
+an atomic merges it into the array. So sorted places take few atomics, and equal ones do not wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ....ir.types import INT64, DType, dtype
+from ..compiler.numba_backend import I1, I32, I64, Emitter, emitted, ir, numba_type, types
+from ..tile.shuffle import WARP, shuffle
+from ..tile.tile import Tile
+from .intrinsics import QUIET_NAN, merge
+
+LANES = WARP - 1  # bits of a thread's number that are its lane
+Join = Callable[[Emitter, ir.Value, ir.Value], ir.Value]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The run that an element is in: its place, negative for none, what it holds so far, and whether it ends there."""
+
+    place: ir.Value
+    total: ir.Value
+    ends: ir.Value
+
+    @contextmanager
+    def ended(self, e: Emitter) -> Iterator[None]:
+        """What is done where the run ends, if it has a place."""
+        with e.builder.if_then(e.builder.and_(self.ends, e.builder.icmp_signed(">=", self.place, I32(0)))):
+            yield
+
+
+def merge_runs(tile: Tile, name: str, fold: str) -> Callable:
+    """`merge(address, places, values, left)`: merge each element of which so many are left; negative places none.
+
+    All threads of a warp take part.
+    """
+    kind = dtype(name)
+    ordered = kind.kind == "f" and fold == "max"
+    word = ir.IntType(kind.bits)
+
+    @emitted(types.void)
+    def emit(e, address, places, values, left, *, kinds):
+        b = e.builder
+        own = tile.widened(e, INT64, places, kinds[1], types.int64)
+        given = tile.widened(e, kind, values, kinds[2], numba_type(name))
+        number = given[0].type
+        if ordered:  # by their bits, of which those of NaN are the largest
+            nan = word(QUIET_NAN[kind.bits])
+            given = [b.select(b.fcmp_unordered("uno", x, x), nan, b.bitcast(x, word)) for x in given]
+        for run in tile_runs(e, tile, own, given, left, join_of(kind, fold)):
+            with run.ended(e):
+                total = b.bitcast(run.total, number) if ordered else run.total
+                place = b.mul(b.zext(run.place, I64), I64(kind.itemsize))
+                merge(e, kind, fold, b.add(address, place), total)
+
+    return emit
+
+
+def join_of(kind: DType, fold: str) -> Join:
+    """How two elements are merged; floats of which the larger is wanted by their bits."""
+
+    def join(e: Emitter, x: ir.Value, y: ir.Value) -> ir.Value:
+        b = e.builder
+        if fold == "sum":
+            return b.fadd(x, y) if kind.kind == "f" else b.add(x, y)
+        if kind.kind == "f":  # of two negative numbers, the one of fewer bits is larger
+            both = b.icmp_signed("<", b.and_(x, y), x.type(0))
+            return b.select(b.xor(b.icmp_signed(">", x, y), both), x, y)
+        compare = b.icmp_unsigned if kind.kind == "u" else b.icmp_signed
+        return b.select(compare(">" if fold == "max" else "<", x, y), x, y)
+
+    return join
+
+
+def tile_runs(
+    e: Emitter, tile: Tile, places: Sequence[ir.Value], values: Sequence[ir.Value], left: ir.Value, join: Join
+) -> Iterator[Run]:
+    """The runs of a tile's elements, of which so many are left."""
+    b = e.builder
+    for vector in range(tile.vectors):
+        begin = tile.offset_of(e, vector, left.type)
+        part = range(vector * tile.width, (vector + 1) * tile.width)
+        there = [b.icmp_signed("<", b.add(begin, left.type(k)), left) for k in range(tile.width)]
+        where = [place_or_none(e, places[k], valid) for k, valid in zip(part, there)]
+        yield from runs(e, where, [values[k] for k in part], join)
+
+
+def place_or_none(e: Emitter, place: ir.Value, valid: ir.Value) -> ir.Value:
+    """A place in 32 bits, which hold all of them; -1 for none."""
+    b = e.builder
+    wanted = b.and_(valid, b.icmp_signed(">=", place, I64(0)))
+    return b.select(wanted, b.trunc(place, I32), I32(-1))
+
+
+def runs(e: Emitter, places: Sequence[ir.Value], values: Sequence[ir.Value], join: Join) -> list[Run]:
+    """The runs of a warp's elements, of which each lane has some neighbours; `join` merges what they hold, in order."""
+    b = e.builder
+    lane = b.and_(e.special_register("tid.x"), I32(LANES))
+    same = [b.icmp_signed("==", x, y) for x, y in pairwise(places)]
+    joins = b.icmp_signed("==", shuffle(e, "up", places[-1], 1), places[0])
+    joins = b.and_(joins, b.icmp_signed("!=", lane, I32(0)))
+    whole = I1(1)
+    for equal in same:
+        whole = b.and_(whole, equal)
+    tail = _joined(e, values, same, join)[-1]
+    open_ = b.and_(whole, joins)
+    heads = b.and_(_ballot(e, b.not_(open_)), b.lshr(I32(-1), b.sub(I32(LANES), lane)))
+    first = b.sub(I32(LANES), e.call(I32, "llvm.ctlz.i32", [heads, I1(1)]))
+    reach = b.sub(lane, first)  # lanes before this one that its run goes on from
+    for distance in (1, 2, 4, 8, 16):
+        further = join(e, shuffle(e, "up", tail, distance), tail)
+        tail = b.select(b.icmp_signed(">=", reach, I32(distance)), further, tail)
+    before = shuffle(e, "up", tail, 1)
+    totals = _joined(e, [b.select(joins, join(e, before, values[0]), values[0]), *values[1:]], same, join)
+    following = b.lshr(b.lshr(_ballot(e, joins), I32(1)), lane)
+    ends = [*(b.not_(equal) for equal in same), b.not_(b.trunc(following, I1))]
+    return [Run(*run) for run in zip(places, totals, ends)]
+
+
+def _joined(e: Emitter, values: Sequence[ir.Value], same: Sequence[ir.Value], join: Join) -> list[ir.Value]:
+    """What each run of a lane holds up to each element."""
+    totals = [values[0]]
+    for value, equal in zip(values[1:], same):
+        totals.append(e.builder.select(equal, join(e, totals[-1], value), value))
+    return totals
+
+
+def _ballot(e: Emitter, flag: ir.Value) -> ir.Value:
+    text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
+    return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True)
