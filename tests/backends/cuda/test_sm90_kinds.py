@@ -1,4 +1,4 @@
-"""Products of TF32 and of bytes by wgmma on sm_90: layouts, tile shapes, epilogues, parts of a sum."""
+"""Products of TF32, of one part and two, and of bytes by wgmma on sm_90: layouts, tiles, epilogues, parts of a sum."""
 
 from __future__ import annotations
 
@@ -98,6 +98,35 @@ def test_tf32_in_every_tile_shape(name, shape, columns, only):
     assert "wgmma" in in_mode("tf32", LAYOUTS[name], floats())
 
 
+@pytest.mark.parametrize("text", [*LAYOUTS.values(), *EPILOGUES[:3], EPILOGUES[5]])
+def test_3xtf32(text):
+    source = in_mode("3xtf32", text, floats())
+    assert "split_columns" in source
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("shape", [shape for shape in sm90_schedule.SHAPES if shape[1] == 1])
+@pytest.mark.parametrize("columns", [64, 128, 256])
+def test_3xtf32_in_every_tile_shape(name, shape, columns, only):
+    warpgroups, pingpong, cluster = shape
+    if columns % (64 * cluster):
+        pytest.skip(f"{columns} columns are no boxes for {cluster} blocks")
+    only(warpgroups=warpgroups, pingpong=pingpong, cluster=cluster, columns=columns)
+    assert "split_columns" in in_mode("3xtf32", LAYOUTS[name], floats(x=(M, 264), w=(264, N), t=(N, 264), u=(264, M)))
+
+
+@pytest.mark.parametrize("text", ["x @ w", "silu(x @ t.mT) * (x @ s.mT)"])
+def test_3xtf32_of_infinities_nan_and_the_largest_numbers(text):
+    """What is left of an infinity is NaN, and some of the largest numbers are infinite in TF32: sums are mended."""
+    given = floats(s=(N, K))
+    for name, column in (("w", (9, 9)), ("t", (9, 9)), ("s", (3, 3))):
+        given[name][column] = -np.inf
+    given["x"][3, 5], given["x"][7, 1], given["x"][8] = np.inf, np.nan, 0
+    given["x"][8, 2], given["w"][2], given["t"][:, 2] = np.finfo(np.float32).max, 0.25, 0.25
+    in_mode("3xtf32", text, given)
+
+
 @pytest.mark.parametrize("text", BYTES)
 def test_bytes(text):
     given = whole()
@@ -117,15 +146,17 @@ def test_bytes_in_several_tile_shapes(text, columns, cluster, only):
         check_twice(gpu, text, {name: given[name] for name in fd.kernel(text).params})
 
 
-@pytest.mark.parametrize("text, dtype", [("x @ w", np.float32), ("int32(x) @ int32(w)", np.int8)])
-def test_parts_of_a_sum(text, dtype, only, monkeypatch):
+@pytest.mark.parametrize(
+    "text, mode", [("x @ w", "tf32"), ("x @ w", "3xtf32"), ("int32(x) @ int32(w)", "")], ids=["tf32", "3xtf32", "int8"]
+)
+def test_parts_of_a_sum(text, mode, only, monkeypatch):
     only(8, columns=64, pingpong=1, cluster=1)
     split = sm90_schedule.parts
     monkeypatch.setattr(sm90_schedule, "LEAST_SLICES", 1)
     monkeypatch.setattr(sm90_schedule, "parts", lambda *given: (s for s in split(*given) if s.splits == 2))
     monkeypatch.setattr(sm90_schedule, "predicted_clocks", lambda s, *_: -s.splits)
-    if dtype == np.float32:
-        source = in_mode("tf32", text, floats(x=(72, 400), w=(400, 72)))
+    if mode:
+        source = in_mode(mode, text, floats(x=(72, 400), w=(400, 72)))
     else:
         given = {name: whole(80, 80, 400)[name] for name in "xw"}
         with emulated_gpu() as gpu:
@@ -134,9 +165,11 @@ def test_parts_of_a_sum(text, dtype, only, monkeypatch):
     assert "add_partial_sums" in source
 
 
-def test_batches_of_tf32_are_read_where_they_are():
+@pytest.mark.parametrize("mode", TF32)
+def test_batches_of_tf32_are_read_where_they_are(mode):
     given = {"x": normal(2, 3, 72, 80), "w": normal(2, 1, 80, 88)}
-    assert "wgmma" in in_mode("tf32", "x @ w", given)
+    given["x"][1, 2, 3, 4] = np.inf
+    assert "wgmma" in in_mode(mode, "x @ w", given)
 
 
 def test_infinities_and_nan_of_tf32():

@@ -75,7 +75,7 @@ RowVectors = File("matmul.row_vectors").type(
 )
 _FILE = File("matmul.sm90.wgmma")
 wgmma_slice = _FILE.maker("wgmma_slice", "kind, columns, pairs, majors", "accumulators, *descriptors")
-wgmma_registers = _FILE.maker("wgmma_registers", "kind, columns, pairs", "accumulators, *operands")
+wgmma_registers = _FILE.maker("wgmma_registers", "kind, columns, pairs, parts=1", "accumulators, *operands")
 wgmma_wait_group = _FILE.maker("wgmma_wait_group", "left", "")
 cluster_rank, cluster_sync = _FILE.function("cluster_rank"), _FILE.function("cluster_sync")
 mbarrier_arrive_cluster = _FILE.function("mbarrier_arrive_cluster", "at, block")
@@ -83,8 +83,14 @@ tma_load_multicast = _FILE.maker("tma_load_multicast", "rank, blocks", "to, map,
 take_panel = _FILE.maker("take_panel", "first, columns", "accumulators")
 
 _FILE = File("matmul.sm90.register_operands")
-register_operand = _FILE.maker("register_operand", "itemsize, major", "at, warpgroup")
+register_operand = _FILE.maker("register_operand", "itemsize, major, paired=True, parts=1", "at, warpgroup")
 paired_row_positions = _FILE.maker("paired_row_positions", "itemsize", "start")
+
+_FILE = File("matmul.sm90.tf32_parts")
+split_columns = _FILE.maker("split_columns", "size, threads", "at, small_at")
+exact_products = _FILE.maker(
+    "exact_products", "columns, product", "accumulators, rows, row_step, column, column_step, step, valid, steps"
+)
 
 _FILE = File("matmul.sm90.panel_memory")
 load_panel = _FILE.maker("load_panel", "columns, name, width", "rows, in_bounds, valid, step")

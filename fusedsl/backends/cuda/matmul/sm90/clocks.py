@@ -20,7 +20,8 @@ SLICE_CLOCKS = {
     128: {64: 650.0, 128: 775.0, 192: 900.0, 256: 1198.0},
 }
 SHARED_SLICE = 0.9  # the factor on that, if a cluster of tiles of 128 x 128 or less shares the columns
-REGISTER_SLICE = 1.1  # the factor where threads load the rows' operands into registers; not measured
+# factors where threads load the rows' operands into registers, and of the three products of two parts; not measured
+REGISTER_SLICE, PARTS_SLICE = 1.1, 3
 # measured: H100: clocks of a launch, and of a tile for each sum of a thread; an instruction of the epilogue for each
 LAUNCH_CLOCKS, SUM_CLOCKS, INSTRUCTION_CLOCKS = 4000, 36, 1.6
 # measured: H100, 4096 x 14336 x 4096 with a second result of float32: of an element that threads store, not TMA
@@ -43,7 +44,7 @@ def predicted_clocks(
     if s.cluster > 1 and s.warpgroups > 1 and columns <= 128:
         each *= SHARED_SLICE
     if s.by_registers:
-        each *= REGISTER_SLICE
+        each *= REGISTER_SLICE * (1 if s.parts == 1 else PARTS_SLICE)
     epilogue = columns / 2 * (SUM_CLOCKS + INSTRUCTION_CLOCKS * _epilogue_instructions(kernel.phases[0]))
     epilogue += s.columns / 2 * STORE_CLOCKS * (len(kernel.phases[0].row_stores) - len(s.tma_stores))
     epilogue += s.columns / 2 * WIDE_STORE_CLOCKS * sum(kernel.operands[k].dtype.itemsize > 2 for k in s.tma_stores)

@@ -38,7 +38,8 @@ from .. import (
     tma_load_multicast,
 )
 from .emit_epilogue import PanelEpilogue
-from .emit_mainloop import ROW_BYTES, Sm90MatmulMainloop
+from .emit_mainloop import ROW_BYTES
+from .emit_tf32_parts import Tf32PartsMainloop
 from .tile_plan import Sm90MatmulSchedule
 
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
@@ -51,7 +52,7 @@ def emit_sm90(kernel: MatmulKernel, schedule: Sm90MatmulSchedule) -> str:
     return Sm90MatmulEmitter(kernel, schedule).source()
 
 
-class Sm90MatmulEmitter(Sm90MatmulMainloop):
+class Sm90MatmulEmitter(Tf32PartsMainloop):
     """Emitter of a generated file: shared memory, work tiles, the producer, the consumers."""
 
     def source(self) -> str:
@@ -89,6 +90,9 @@ class Sm90MatmulEmitter(Sm90MatmulMainloop):
         memory = src.bind("memory", dynamic_smem(ALIGNMENT))
         src.assign("smem_slices", memory())
         at = s.stages * s.stage_bytes
+        if s.parts == 2:
+            src.assign("small_slices", f"int32(smem_slices + {at})")
+            at += 2 * s.small_bytes
         src.assign("staging_at", f"int32(smem_slices + {at})")
         at += s.consumers * s.staging_bytes
         src.assign("full", f"int32(smem_slices + {at})")
@@ -157,7 +161,7 @@ class Sm90MatmulEmitter(Sm90MatmulMainloop):
         fragment = src.bind("sum_fragment", Fragment(2 * count))
         zeros = src.bind("zeros", fragment.zeros() if s.kind.accumulator == "float32" else fragment.zeros("int32"))
         epilogue = PanelEpilogue(src, self.operands.axes, s.panel, s.even, self._room(count))
-        if s.by_registers:
+        if s.pairs_rows:
             epilogue.rows_from = src.bind("paired_rows", paired_row_positions(s.kind.itemsize))
         epilogue.store_by_tma(
             s.tma_stores, self.maps[len(self.multiplied) :], self.kernel.tma_boxes, s.columns // s.panel
@@ -186,6 +190,8 @@ class Sm90MatmulEmitter(Sm90MatmulMainloop):
             with src.if_(last):
                 if s.splits > 1:
                     self._begin(epilogue)
+                if s.parts == 2:
+                    self._repair(epilogue, fragment)
                 self._finish(epilogue)
             src.emit(f"tile = int32(tile + {s.pingpong} * tile_step)")
         epilogue.end()

@@ -41,8 +41,7 @@ class Sm90MatmulMainloop(Sm90WorkTiles):
                 src.emit(bar_sync(LEAD_BARRIER, 2 * WARPGROUP))
         with src.while_("k < slices"):
             src.emit(mbarrier_wait_parity("full + 8 * stage", "parity"))
-            # a descriptor has 18 bits of an address: in a cluster there are more, which name the block
-            src.assign("slice_at", f"int32((smem_slices + stage * {s.stage_bytes}) & {SMEM_ADDRESSES})")
+            self._find_slice()
             given = self._multiplied()
             src.assign("accumulators", start("accumulators", *given))
             if s.by_registers:  # which the next K-slice writes: another warpgroup multiplies meanwhile
@@ -62,6 +61,12 @@ class Sm90MatmulMainloop(Sm90WorkTiles):
         if s.pingpong > 1:
             src.emit(bar_arrive("2 - warpgroup", 2 * WARPGROUP))
 
+    def _find_slice(self) -> None:
+        """Emit the place of a K-slice as descriptors have it: 18 bits of an address. In a cluster there are more, which
+        name the block."""
+        at = f"smem_slices + stage * {self.schedule.stage_bytes}"
+        self.src.assign("slice_at", f"int32(({at}) & {SMEM_ADDRESSES})")
+
     def _await_products(self) -> None:
         """Emit the wait for the last K-slice of a tile."""
         src, s = self.src, self.schedule
@@ -76,9 +81,11 @@ class Sm90MatmulMainloop(Sm90WorkTiles):
         if not s.by_registers:
             return src.bind("start_products", wgmma_slice(s.kind.ptx, s.columns, s.pairs, s.majors))
         for number in range(s.lefts):
-            load = register_operand(s.kind.itemsize, s.majors[number])
+            form = (s.pairs_rows, s.parts) if s.parts == 2 else ()
+            load = register_operand(s.kind.itemsize, s.majors[number], *form)
             self.loads[number] = src.bind(f"load_{s.majors[number]}_major", load)
-        return src.bind("start_products", wgmma_registers(s.kind.ptx, s.columns, s.pairs))
+        parts = (s.parts,) if s.parts == 2 else ()
+        return src.bind("start_products", wgmma_registers(s.kind.ptx, s.columns, s.pairs, *parts))
 
     def _multiplied(self) -> list[str]:
         """What a warpgroup multiplies of a K-slice, for each operand: its descriptor, or its words in registers."""
@@ -94,8 +101,15 @@ class Sm90MatmulMainloop(Sm90WorkTiles):
                 if major == "mn":
                     descriptor = src.bind("mn_descriptor", mn_major_descriptor(self.slice))
                 given.append(descriptor(f"int32(slice_at + {at}{rows})"))
+            if s.parts == 2 and number >= s.lefts:
+                small = at - sum(map(s.operand_bytes, range(s.lefts)))
+                given.append(k_major_descriptor(f"int32({self._small_at('k')} + {small})"))
             at += s.operand_bytes(number)
         return given
+
+    def _small_at(self, k: str) -> str:
+        """The smaller parts of the columns' operands in a K-slice."""
+        return f"(small_slices + ({k} & 1) * {self.schedule.small_bytes} & {SMEM_ADDRESSES})"
 
     def _release(self, stage: str) -> None:
         """Emit the arrival of a warpgroup that has read a stage, at all blocks that load into it."""

@@ -14,6 +14,7 @@ from ...mma.fragment import matrices
 from ...mma.tile_sizes import ROWS, SWIZZLE_BYTES
 from ...tile.memory import ld_shared
 from ...tile.thread_index import thread_here
+from .tf32_parts import tf32_parts
 from .wgmma_kinds import STEP_BYTES, STEPS
 
 WORDS = 16  # of a thread, in a K-slice: four for each instruction
@@ -45,29 +46,45 @@ def paired_row_positions(itemsize: int) -> Callable:
     return emit
 
 
-def register_operand(itemsize: int, major: str) -> Callable:
+def register_operand(itemsize: int, major: str, paired: bool = True, parts: int = 1) -> Callable:
     """`load(at, warpgroup)`: the words of this thread's rows in a K-slice of an operand, whose tile is at an address.
 
-    Elements have 1 or 4 bytes. The warpgroup's rows are its 64 of the tile.
+    Elements have 1 or 4 bytes. The warpgroup's rows are its 64 of the tile, `paired` as `paired_row_positions` has
+    them. Of two `parts` of float32, the larger ones come first.
     """
-    result = types.UniTuple(i32, WORDS)
-    read = _along_k if major == "k" else _bytes_across if itemsize == 1 else _floats_across
+    result = types.UniTuple(i32, WORDS * parts)
+    read = _in_order if not paired else _along_k if major == "k" else _bytes_across if itemsize == 1 else _floats_across
 
     @emitted(result)
     def emit(e, at, warpgroup, *, kinds):
         b, thread = e.builder, e.special_register("tid.x")
         lane, warp = b.and_(thread, I32(31)), b.and_(b.lshr(thread, I32(5)), I32(3))
         places = e.cast(at, kinds[0], i32), e.cast(warpgroup, kinds[1], i32)
-        return e.pack(result, read(e, places, lane, warp, itemsize))
+        words = read(e, places, lane, warp, itemsize)
+        if parts == 2:
+            words = [word for part in zip(*(tf32_parts(e, word) for word in words)) for word in part]
+        return e.pack(result, words)
 
     return emit
 
 
+def _in_order(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
+    """K-major lines in their order."""
+    b = e.builder
+    return _by_ldmatrix(e, places, b.or_(b.shl(warp, I32(4)), b.and_(lane, I32(15))), lane)
+
+
 def _along_k(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
-    """K-major lines, by ldmatrix: those of the thread rows g, then g + 8."""
+    """K-major lines: those of the thread rows g, then g + 8."""
+    b = e.builder
+    half = b.and_(b.lshr(lane, I32(3)), I32(1))
+    return _by_ldmatrix(e, places, b.add(_pair_of(e, b.and_(lane, I32(7)), warp, itemsize), half), lane)
+
+
+def _by_ldmatrix(e: Emitter, places: tuple, line: ir.Value, lane: ir.Value) -> list[ir.Value]:
+    """The words of 16 K-major lines, of which each lane addresses one."""
     b, (at, warpgroup) = e.builder, places
-    half, near = b.and_(b.lshr(lane, I32(3)), I32(1)), b.lshr(lane, I32(4))
-    line = b.add(_pair_of(e, b.and_(lane, I32(7)), warp, itemsize), half)
+    near = b.lshr(lane, I32(4))
     place = b.add(b.add(at, b.mul(warpgroup, I32(ROWS * SWIZZLE_BYTES))), b.shl(line, I32(7)))
     place = b.add(place, b.shl(b.xor(near, b.and_(line, I32(7))), I32(4)))
     return [word for step in range(STEPS) for word in matrices(e, b.xor(place, I32(STEP_BYTES * step)))]

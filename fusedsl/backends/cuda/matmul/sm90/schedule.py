@@ -45,6 +45,7 @@ def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm9
         f"matrix product by wgmma: {tiles} tiles of {best.rows} × {best.columns}, {best.stages} K-slices of "
         f"{best.kind.slice} loaded ahead by TMA"
         f"{', turned, with the rows in registers' if best.turned else ''}"
+        f"{', in two parts of TF32 each' if best.parts == 2 else ''}"
         f"{f', clusters of {best.cluster} share what they load' if best.cluster > 1 else ''}"
         f"{f', {best.splits} parts of each sum are added in order' if best.splits > 1 else ''}"
     )
@@ -92,11 +93,12 @@ def candidates(
         for warpgroups, pingpong, cluster in SHAPES:
             one = Sm90MatmulSchedule(
                 *(warpgroups, pingpong, columns, MOST_STAGES, cluster, pairs, majors, stores, even, kind.dtype),
+                parts=2 if kind.dtype == "float32" and kernel.matmul == "3xtf32" else 1,
                 multiprocessors=hardware.multiprocessors,
             )
             if one.by_registers:
                 one = replace(one, tma_stores=())
-            if not _is_loaded_in_boxes(one):
+            if not _is_loaded_in_boxes(one) or one.parts * pingpong > 2:
                 continue
             room = hardware.block_shared - one.smem_bytes + MOST_STAGES * (one.stage_bytes + 2 * MBARRIER_BYTES)
             stages = min(MOST_STAGES, room // (one.stage_bytes + 2 * MBARRIER_BYTES))
@@ -106,7 +108,7 @@ def candidates(
 
 def with_lead(s: Sm90MatmulSchedule, lead: int) -> Sm90MatmulSchedule:
     """The schedule with this lead, as far as it has two warpgroups on a tile, and stages for what the second awaits."""
-    return replace(s, lead=min(lead, s.stages - 1) if s.warpgroups == 2 else 0)
+    return replace(s, lead=min(lead, s.stages - 1) if s.warpgroups == 2 and s.parts == 1 else 0)
 
 
 def _is_loaded_in_boxes(s: Sm90MatmulSchedule) -> bool:

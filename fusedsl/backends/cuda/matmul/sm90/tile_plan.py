@@ -43,6 +43,7 @@ class Sm90MatmulSchedule(Schedule):
     even: bool  # the columns of the result, in number: a thread stores pairs of them
     dtype: str = "bfloat16"  # of the operands
     turned: bool = False
+    parts: int = 1  # of float32: 2 for 3xtf32
     splits: int = 1  # warpgroups that sum parts of one tile, each over some of its K-slices
     lead: int = 0  # K-slices that the first warpgroup of a tile is ahead of the second: their epilogues alternate
     blocks = 1
@@ -76,7 +77,13 @@ class Sm90MatmulSchedule(Schedule):
 
     @property
     def by_registers(self) -> bool:
-        """Whether threads load the rows' operands into registers: some are MN-major, and no descriptor may be."""
+        """Whether threads load the rows' operands into registers: to split them, or some are MN-major, and no
+        descriptor may be."""
+        return self.parts == 2 or self.pairs_rows
+
+    @property
+    def pairs_rows(self) -> bool:
+        """Whether a thread's rows are neighbours, as loads of MN-major operands want them."""
         return not self.kind.reads_mn_major and "mn" in self.majors[: self.lefts]
 
     def oriented(self, kernel: KernelIR) -> MatmulOperands:
@@ -110,7 +117,13 @@ class Sm90MatmulSchedule(Schedule):
     @property
     def smem_bytes(self) -> int:
         barriers = 2 * MBARRIER_BYTES * self.stages + WORD_BYTES * self.consumers
-        return ALIGNMENT + self.stages * self.stage_bytes + self.consumers * self.staging_bytes + barriers
+        tiles = self.stages * self.stage_bytes + 2 * self.small_bytes
+        return ALIGNMENT + tiles + self.consumers * self.staging_bytes + barriers
+
+    @property
+    def small_bytes(self) -> int:
+        """The smaller parts of a K-slice of the columns' operands; two slices have some."""
+        return sum(map(self.operand_bytes, range(self.lefts, len(self.majors)))) if self.parts == 2 else 0
 
     @property
     def part_bytes(self) -> int:
@@ -161,7 +174,7 @@ def tma_boxes(schedule: Sm90MatmulSchedule, kernel: KernelIR) -> tuple[TmaBox, .
         lines = s.rows if number < s.lefts else s.columns // s.cluster
         inner, across = (kernel.row_axes, own) if s.majors[number] == "k" else (own, kernel.row_axes)
         box = tma_box(kernel, k, inner, across, lines if s.majors[number] == "k" else s.kind.slice)
-        boxes.append(replace(box, tf32=s.dtype == "float32"))
+        boxes.append(replace(box, tf32=s.dtype == "float32" and s.parts == 1))
     for k in s.tma_stores:
         boxes.append(tma_box(kernel, k, operands.axes.columns[0], operands.axes.rows[0], WARP_ROWS))
     return tuple(boxes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ...compiler.numba_backend import I32, Emitter, emitted, intrinsic, ir, numba_type, types
 from ...mma.tile_sizes import SWIZZLE_BYTES
@@ -10,6 +10,7 @@ from ...tile.sm90 import statement, tied_operands, tuple_asm
 from .register_operands import WORDS
 from .wgmma_kinds import BY_PTX, STEP_BYTES, STEPS, WgmmaKind
 
+PARTS = {1: ((0, 0),), 2: ((1, 0), (0, 1), (0, 0))}  # of both factors, that are multiplied: the small ones first
 i32, i64 = types.int32, types.int64
 
 
@@ -56,30 +57,33 @@ def wgmma_slice(kind: str, columns: int, pairs: Sequence[tuple[int, int]], major
     return emit
 
 
-def wgmma_registers(kind: str, columns: int, pairs: Sequence[tuple[int, int]]) -> Callable:
+def wgmma_registers(kind: str, columns: int, pairs: Sequence[tuple[int, int]], parts: int = 1) -> Callable:
     """`start(accumulators, *lefts, *descriptors)`: the same with the rows' operands in registers, as `register_operand`
-    loads them, and K-major columns."""
+    loads them, and K-major columns. Of two `parts`, a column operand has two descriptors; small products come first."""
     own, multiplied = columns // 2, BY_PTX[kind]
     count, lefts = own * len(pairs), 1 + max(left for left, _ in pairs)
-    rights = 1 + max(right for _, right in pairs) - lefts
-    result = types.UniTuple(numba_type(multiplied.accumulator), count)
+    rights = parts * (1 + max(right for _, right in pairs) - lefts)
+    result, words = types.UniTuple(numba_type(multiplied.accumulator), count), WORDS * parts
+
+    def products(step: int) -> Iterator[str]:
+        for product, (left, right) in enumerate(pairs):
+            registers = ", ".join(f"${product * own + k}" for k in range(own))
+            for x, y in PARTS[parts]:
+                first = 2 * count + words * left + WORDS * x + WORDS // STEPS * step
+                fragment = ", ".join(f"${first + k}" for k in range(WORDS // STEPS))
+                descriptor = 2 * count + words * lefts + parts * (right - lefts) + y
+                yield f"add.s64 b, ${descriptor}, {step * STEP_BYTES >> 4};"
+                ends = f"b, more{_ends(multiplied)}"
+                yield f"{_instruction(multiplied, columns)} {{{registers}}}, {{{fragment}}}, {ends};"
 
     @emitted(result, 1 + lefts + rights)
     def emit(e, accumulators, *operands):
-        words = [word for one in operands[:lefts] for word in e.unpack(one, WORDS)]
+        held = [word for one in operands[:lefts] for word in e.unpack(one, words)]
         lines = [".reg .b64 b;", ".reg .pred more;", "setp.eq.b32 more, 0, 0;", "wgmma.fence.sync.aligned;"]
-        for step in range(STEPS):
-            for product, (left, right) in enumerate(pairs):
-                registers = ", ".join(f"${product * own + k}" for k in range(own))
-                first = 2 * count + WORDS * left + WORDS // STEPS * step
-                fragment = ", ".join(f"${first + k}" for k in range(WORDS // STEPS))
-                lines += [
-                    f"add.s64 b, ${2 * count + len(words) + right - lefts}, {step * STEP_BYTES >> 4};",
-                    f"{_instruction(multiplied, columns)} {{{registers}}}, {{{fragment}}}, b, more{_ends(multiplied)};",
-                ]
+        lines += [line for step in range(STEPS) for line in products(step)]
         lines.append("wgmma.commit_group.sync.aligned;")
-        constraints = [*tied_operands(count, result.dtype), *["r"] * len(words), *["l"] * rights]
-        given = [*e.unpack(accumulators, count), *words, *operands[lefts:]]
+        constraints = [*tied_operands(count, result.dtype), *["r"] * len(held), *["l"] * rights]
+        given = [*e.unpack(accumulators, count), *held, *operands[lefts:]]
         return e.pack(result, tuple_asm(e, count, lines, constraints, given, result.dtype))
 
     return emit

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .....config import TENSOR_FLOAT
 from .....kernel_ir.kernel import KernelIR
 from ...mma.tile_sizes import SWIZZLE_BYTES
 
@@ -53,4 +54,4 @@ def wgmma_kind(kernel: KernelIR, operands: tuple[int, ...]) -> WgmmaKind | None:
     kind = KINDS.get(dtypes.pop()) if len(dtypes) == 1 else None
     if kind is None or {use.accumulators[0].dtype.name for use in kernel.phases[0].folds} != {kind.accumulator}:
         return None
-    return kind if kind.ptx != "tf32" or kernel.matmul == "tf32" else None
+    return kind if kind.ptx != "tf32" or kernel.matmul in TENSOR_FLOAT else None
