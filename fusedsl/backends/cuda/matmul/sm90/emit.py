@@ -38,9 +38,10 @@ from .. import (
     tma_load_multicast,
 )
 from .emit_epilogue import PanelEpilogue
-from .emit_mainloop import ROW_BYTES
+from .emit_mainloop import ROW_BYTES, Sm90MatmulMainloop
 from .emit_tf32_parts import Tf32PartsMainloop
 from .tile_plan import Sm90MatmulSchedule
+from .work_tiles import Sm90WorkTiles
 
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 # of a consumer, beside accumulators and what its epilogue loads; and for stores that threads issue, or folds
@@ -52,15 +53,21 @@ def emit_sm90(kernel: MatmulKernel, schedule: Sm90MatmulSchedule) -> str:
     return Sm90MatmulEmitter(kernel, schedule).source()
 
 
-class Sm90MatmulEmitter(Tf32PartsMainloop):
+class Sm90MatmulEmitter:
     """Emitter of a generated file: shared memory, work tiles, the producer, the consumers."""
+
+    def __init__(self, kernel: MatmulKernel, schedule: Sm90MatmulSchedule):
+        self.tiles = Sm90WorkTiles(kernel, schedule)
+        self.kernel, self.schedule, self.src = kernel, schedule, self.tiles.src
+        self.mainloop = Sm90MatmulMainloop(self.tiles)
+        self.parts = Tf32PartsMainloop(self.mainloop) if schedule.parts == 2 else None
 
     def source(self) -> str:
         src, s = self.src, self.schedule
         src.read_scalars()
         self._bind_maps()
         self._init_smem()
-        self._count_tiles()
+        self.tiles.count_tiles()
         with src.if_else("warpgroup < 0") as (producer, consumer):
             with producer:
                 src.emit(src.bind("lower_registers", setmaxnreg_dec(PRODUCER_REGISTERS))())
@@ -72,7 +79,7 @@ class Sm90MatmulEmitter(Tf32PartsMainloop):
         if s.cluster > 1:  # shared memory stays until the other block has sent and arrived
             src.emit(cluster_sync())
         opening = header(self.kernel, s.reason.partition(":")[0], "")
-        return src.text(opening, f"Tiles of {s.rows} x {s.columns}, K-slices of {self.slice}.")
+        return src.text(opening, f"Tiles of {s.rows} x {s.columns}, K-slices of {self.tiles.slice}.")
 
     # -- shared memory
 
@@ -115,18 +122,18 @@ class Sm90MatmulEmitter(Tf32PartsMainloop):
         src = self.src
         src.emit("tile, stage, parity = first_tile, int32(0), int32(0)")
         with src.while_("tile < tiles"):
-            self._decode_tile()
-            src.assign("slice_from", f"int32(first_slice * {self.slice})")
-            with src.while_(f"slice_from < (first_slice + slices) * {self.slice}"):
+            self.tiles.decode_tile()
+            src.assign("slice_from", f"int32(first_slice * {self.tiles.slice})")
+            with src.while_(f"slice_from < (first_slice + slices) * {self.tiles.slice}"):
                 src.emit(mbarrier_wait_parity("empty + 8 * stage", "parity ^ 1"))
                 src.assign("stage_full", "int32(full + 8 * stage)")
                 src.emit(mbarrier_expect_tx("stage_full", self.schedule.stage_bytes))
                 at = 0
-                for number in range(len(self.multiplied)):
+                for number in range(len(self.tiles.multiplied)):
                     self._load(number, f"smem_slices + stage * {self.schedule.stage_bytes} + {at}")
                     at += self.schedule.operand_bytes(number)
-                self._advance_stage()
-                src.emit(f"slice_from = int32(slice_from + {self.slice})")
+                self.tiles.advance_stage()
+                src.emit(f"slice_from = int32(slice_from + {self.tiles.slice})")
             src.emit("tile = int32(tile + tile_step)")
 
     def _load(self, number: int, to: str) -> None:
@@ -136,7 +143,7 @@ class Sm90MatmulEmitter(Tf32PartsMainloop):
         shared = not rows and s.cluster > 1
         maker = tma_load_multicast(len(box.axes), s.cluster) if shared else tma_load(len(box.axes))
         load = src.bind(f"tma_load{number}", maker)
-        own, first = (self.row_axis, "row_from") if rows else (self.column_axis, "column_from")
+        own, first = (self.tiles.row_axis, "row_from") if rows else (self.tiles.column_axis, "column_from")
         lines = s.rows if rows else s.columns // s.cluster
         at = {self.kernel.row_axes: "slice_from", own: first}
         if shared:
@@ -144,9 +151,9 @@ class Sm90MatmulEmitter(Tf32PartsMainloop):
         if s.majors[number] == "k":
             self._load_box(load, number, to, at)
             return
-        with src.for_("panel", lines // self.slice):
-            at[own] = f"{at[own]} + panel * {self.slice}"
-            self._load_box(load, number, f"{to} + panel * {self.slice * ROW_BYTES}", at)
+        with src.for_("panel", lines // self.tiles.slice):
+            at[own] = f"{at[own]} + panel * {self.tiles.slice}"
+            self._load_box(load, number, f"{to} + panel * {self.tiles.slice * ROW_BYTES}", at)
 
     def _load_box(self, load: Function, number: int, to: str, at: dict[int, str]) -> None:
         corner = [f"int32({at.get(a, f'c{a}')})" for a in self.kernel.tma_boxes[number].axes]
@@ -160,38 +167,38 @@ class Sm90MatmulEmitter(Tf32PartsMainloop):
         count = s.columns * len(s.pairs) // 2
         fragment = src.bind("sum_fragment", Fragment(2 * count))
         zeros = src.bind("zeros", fragment.zeros() if s.kind.accumulator == "float32" else fragment.zeros("int32"))
-        epilogue = PanelEpilogue(src, self.operands.axes, s.panel, s.even, self._room(count))
+        epilogue = PanelEpilogue(src, self.tiles.operands.axes, s.panel, s.even, self._room(count))
         if s.pairs_rows:
             epilogue.rows_from = src.bind("paired_rows", paired_row_positions(s.kind.itemsize))
         epilogue.store_by_tma(
-            s.tma_stores, self.maps[len(self.multiplied) :], self.kernel.tma_boxes, s.columns // s.panel
+            s.tma_stores, self.maps[len(self.tiles.multiplied) :], self.kernel.tma_boxes, s.columns // s.panel
         )
         src.assign("elected", f"{thread_idx()} & {WARPGROUP - 1} == 0")
         src.emit("tile, stage, parity = first_tile, int32(0), int32(0)")
         if s.pingpong > 1:
             src.assign("tile", "int32(tile + warpgroup * tile_step)")
             with src.if_("warpgroup == 1"):
-                self._skip_stages()
+                self.tiles.skip_stages()
         with src.while_("tile < tiles"):
-            self._decode_tile()
+            self.tiles.decode_tile()
             src.assign("accumulators", zeros())
             if s.pingpong > 1:  # in turn: else a warpgroup takes an earlier phase of an mbarrier for its own
                 with src.if_("(warpgroup == 1) | (tile != first_tile)"):
                     src.emit(bar_sync("1 + warpgroup", 2 * WARPGROUP))
-            self._multiply()
+            (self.parts or self.mainloop).multiply()
             if s.pingpong == 1:
                 src.assign("row_from", f"int32(row_from + warpgroup * {ROWS})")
             if s.splits == 1:
                 self._begin(epilogue)
-            self._await_products()
+            self.mainloop.await_products()
             if s.pingpong > 1:
-                self._skip_stages()
+                self.tiles.skip_stages()
             last = self._add_parts(count, zeros)
             with src.if_(last):
                 if s.splits > 1:
                     self._begin(epilogue)
-                if s.parts == 2:
-                    self._repair(epilogue, fragment)
+                if self.parts is not None:
+                    self.parts.repair(epilogue, fragment)
                 self._finish(epilogue)
             src.emit(f"tile = int32(tile + {s.pingpong} * tile_step)")
         epilogue.end()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .....kernel_ir.kernel import MatmulKernel
 from ...emit.intrinsic import Function
 from ...mma.tile_sizes import ROWS, SWIZZLE_BYTES, WARPGROUP
 from ...tile import (
@@ -15,7 +14,6 @@ from ...tile import (
     wgmma_wait,
 )
 from .. import mbarrier_arrive_cluster, register_operand, wgmma_registers, wgmma_slice, wgmma_wait_group
-from .tile_plan import Sm90MatmulSchedule
 from .work_tiles import Sm90WorkTiles
 
 SMEM_ADDRESSES = (1 << 18) - 1
@@ -23,17 +21,17 @@ ROW_BYTES = SWIZZLE_BYTES  # of a swizzled row
 LEAD_BARRIER = 3  # the second warpgroup of a tile waits there for the first; 1 and 2 are those of each warpgroup
 
 
-class Sm90MatmulMainloop(Sm90WorkTiles):
-    """Emitter of the products of a tile."""
+class Sm90MatmulMainloop:
+    """Emits the products of a tile."""
 
-    def __init__(self, kernel: MatmulKernel, schedule: Sm90MatmulSchedule):
-        super().__init__(kernel, schedule)
+    def __init__(self, tiles: Sm90WorkTiles):
+        self.tiles, self.src, self.schedule = tiles, tiles.src, tiles.schedule
         self.loads: dict[int, Function] = {}  # of the rows' operands, by number
 
-    def _multiply(self) -> None:
+    def multiply(self) -> None:
         """Emit the accumulators of a tile: products of a K-slice run while the next one is awaited."""
         src, s = self.src, self.schedule
-        start = self._bind_products()
+        start = self.bind_products()
         src.emit("k, before = int32(0), int32(0)")
         if s.lead:
             src.assign("lead", f"minimum(int32({s.lead}), slices)")
@@ -41,19 +39,19 @@ class Sm90MatmulMainloop(Sm90WorkTiles):
                 src.emit(bar_sync(LEAD_BARRIER, 2 * WARPGROUP))
         with src.while_("k < slices"):
             src.emit(mbarrier_wait_parity("full + 8 * stage", "parity"))
-            self._find_slice()
-            given = self._multiplied()
+            self.find_slice()
+            given = self.multiplied()
             src.assign("accumulators", start("accumulators", *given))
             if s.by_registers:  # which the next K-slice writes: another warpgroup multiplies meanwhile
                 src.emit(src.bind("wait_slice", wgmma_wait_group(0))())
                 with src.if_("elected"):
-                    self._release("stage")
+                    self.release("stage")
             else:
                 src.emit(src.bind("wait_slice", wgmma_wait_group(1))())
                 with src.if_("elected & (k > 0)"):
-                    self._release("before")
+                    self.release("before")
                 src.assign("before", "stage")
-            self._advance_stage()
+            self.tiles.advance_stage()
             src.emit("k = int32(k + 1)")
             if s.lead:
                 with src.if_("(warpgroup == 0) & (k == lead)"):
@@ -61,21 +59,21 @@ class Sm90MatmulMainloop(Sm90WorkTiles):
         if s.pingpong > 1:
             src.emit(bar_arrive("2 - warpgroup", 2 * WARPGROUP))
 
-    def _find_slice(self) -> None:
+    def find_slice(self) -> None:
         """Emit the place of a K-slice as descriptors have it: 18 bits of an address. In a cluster there are more, which
         name the block."""
         at = f"smem_slices + stage * {self.schedule.stage_bytes}"
         self.src.assign("slice_at", f"int32(({at}) & {SMEM_ADDRESSES})")
 
-    def _await_products(self) -> None:
+    def await_products(self) -> None:
         """Emit the wait for the last K-slice of a tile."""
         src, s = self.src, self.schedule
         src.assign("accumulators", src.bind("wait_products", wgmma_wait(0))("accumulators"))
         if not s.by_registers:
             with src.if_("elected"):
-                self._release("before")
+                self.release("before")
 
-    def _bind_products(self) -> Function:
+    def bind_products(self) -> Function:
         """Bind the products of a K-slice, and the loads of the rows' operands if these are in registers."""
         src, s = self.src, self.schedule
         if not s.by_registers:
@@ -87,7 +85,7 @@ class Sm90MatmulMainloop(Sm90WorkTiles):
         parts = (s.parts,) if s.parts == 2 else ()
         return src.bind("start_products", wgmma_registers(s.kind.ptx, s.columns, s.pairs, *parts))
 
-    def _multiplied(self) -> list[str]:
+    def multiplied(self) -> list[str]:
         """What a warpgroup multiplies of a K-slice, for each operand: its descriptor, or its words in registers."""
         src, s, at, given = self.src, self.schedule, 0, list[str]()
         own = "warpgroup" if s.pingpong == 1 else "int32(0)"
@@ -99,19 +97,19 @@ class Sm90MatmulMainloop(Sm90WorkTiles):
                 rows = f" + warpgroup * {ROWS * ROW_BYTES}" if number < s.lefts and s.pingpong == 1 else ""
                 descriptor = k_major_descriptor
                 if major == "mn":
-                    descriptor = src.bind("mn_descriptor", mn_major_descriptor(self.slice))
+                    descriptor = src.bind("mn_descriptor", mn_major_descriptor(self.tiles.slice))
                 given.append(descriptor(f"int32(slice_at + {at}{rows})"))
             if s.parts == 2 and number >= s.lefts:
                 small = at - sum(map(s.operand_bytes, range(s.lefts)))
-                given.append(k_major_descriptor(f"int32({self._small_at('k')} + {small})"))
+                given.append(k_major_descriptor(f"int32({self.small_at('k')} + {small})"))
             at += s.operand_bytes(number)
         return given
 
-    def _small_at(self, k: str) -> str:
+    def small_at(self, k: str) -> str:
         """The smaller parts of the columns' operands in a K-slice."""
         return f"(small_slices + ({k} & 1) * {self.schedule.small_bytes} & {SMEM_ADDRESSES})"
 
-    def _release(self, stage: str) -> None:
+    def release(self, stage: str) -> None:
         """Emit the arrival of a warpgroup that has read a stage, at all blocks that load into it."""
         cluster = self.schedule.cluster
         for block in range(cluster):

@@ -20,7 +20,7 @@ class Sm90WorkTiles:
 
     # -- work tiles
 
-    def _count_tiles(self) -> None:
+    def count_tiles(self) -> None:
         """Emit the number of tiles, and the first of this cluster."""
         src, s, n = self.src, self.schedule, self.src.names.extent
         unit = s.rows * s.cluster
@@ -37,7 +37,7 @@ class Sm90WorkTiles:
         src.assign("first_tile", f"int32({block_idx()} >> {shift})")
         src.assign("tile_step", f"int32(grid_dim() >> {shift})")
 
-    def _decode_tile(self) -> None:
+    def decode_tile(self) -> None:
         """Emit the batch indices, the first row and the first column of a tile: groups of tile rows, and in each one
         column of tiles after another."""
         src, s = self.src, self.schedule
@@ -69,13 +69,13 @@ class Sm90WorkTiles:
         src.assign("row_from", f"int32((row_unit * {s.cluster}{rank}) * {s.rows})")
         src.assign("column_from", f"int32(column_tile * {s.columns})")
 
-    def _skip_stages(self) -> None:
+    def skip_stages(self) -> None:
         """Emit the stage and parity after the K-slices of a tile of another warpgroup."""
         stages = self.schedule.stages
         self.src.assign("turns", udiv("stage + all_slices", stages))
         self.src.emit(f"stage = int32(stage + all_slices - turns * {stages})", "parity = int32(parity ^ turns & 1)")
 
-    def _advance_stage(self) -> None:
+    def advance_stage(self) -> None:
         self.src.emit(
             "stage = int32(stage + 1)",
             f"if stage == {self.schedule.stages}:",
