@@ -96,6 +96,8 @@ _FILE = File("matmul.sm90.panel_memory")
 load_panel = _FILE.maker("load_panel", "columns, name, width", "rows, in_bounds, valid, step")
 load_column_values = _FILE.maker("load_column_values", "columns, name, width", "address, valid, step")
 store_panel = _FILE.maker("store_panel", "columns, name, width", "rows, values, in_bounds, valid, step")
+load_row_pairs = _FILE.maker("load_row_pairs", "columns, name", "rows, in_bounds, valid, step")
+store_row_pairs = _FILE.maker("store_row_pairs", "columns, name", "rows, values, in_bounds, valid, step")
 
 _FILE = File("matmul.sm90.split_k")
 store_partial_sums = _FILE.maker("store_partial_sums", "count", "address, accumulators")

@@ -240,7 +240,8 @@ def mma_clocks(
 def _clocks(s: MmaMatmulSchedule, rate: float, operands: MatmulOperands, extents: Extents, hardware: Hardware) -> float:
     """Clocks of an SM with the most tiles: its blocks share its arithmetic."""
     tiles = -(-output_tiles(s.tile, operands, extents) * s.splits // hardware.multiprocessors)
-    unit: float = {"float32": hardware.fp32, "float64": hardware.fp64}.get(s.tile.dtype, hardware.tensor)
+    double = hardware.fp64 * (2 if hardware.double_tensor_cores else 1)
+    unit: float = {"float32": hardware.fp32, "float64": double}.get(s.tile.dtype, hardware.tensor)
     if isinstance(s.tile, MmaTileShape) and s.tile.dtype == "float32":
         unit = hardware.tensor / 2 / (1 if s.parts == 1 else 3)  # TF32, three products of two parts
     sums = s.tile.rows * s.tile.columns * len(s.pairs)

@@ -32,7 +32,6 @@ from .. import (
     cluster_rank,
     cluster_sync,
     is_last_warpgroup,
-    paired_row_positions,
     store_partial_sums,
     take_panel,
     tma_load_multicast,
@@ -169,7 +168,7 @@ class Sm90MatmulEmitter:
         zeros = src.bind("zeros", fragment.zeros() if s.kind.accumulator == "float32" else fragment.zeros("int32"))
         epilogue = PanelEpilogue(src, self.tiles.operands.axes, s.panel, s.even, self._room(count))
         if s.pairs_rows:
-            epilogue.rows_from = src.bind("paired_rows", paired_row_positions(s.kind.itemsize))
+            epilogue.pair_rows(s.kind.itemsize, s.even_rows)
         epilogue.store_by_tma(
             s.tma_stores, self.maps[len(self.tiles.multiplied) :], self.kernel.tma_boxes, s.columns // s.panel
         )

@@ -25,7 +25,7 @@ from ...tile import (
     tma_store_wait,
     tma_store_wait_read,
 )
-from .. import store_panel
+from .. import store_panel, store_row_pairs
 from .emit_panel_loads import PanelLoads
 from .tile_plan import PANEL, STAGING
 
@@ -132,7 +132,9 @@ class PanelEpilogue(PanelLoads):
         """Emit the store of a panel from registers."""
         src, k = self.src, store.operand
         dtype, name = self.kernel.operands[k].dtype.name, src.names.operand(k)
-        write = src.bind(f"store_{name}", store_panel(self.panel, dtype, self._width(k)))
+        pairs = self._has_row_pairs(k)
+        form = store_row_pairs(self.panel, dtype) if pairs else store_panel(self.panel, dtype, self._width(k))
+        write = src.bind(f"store_{name}", form)
         step = self._step(k, self.column_axis)
         src.emit(write(self._row_addresses(k), self._value(store), "valid_rows", "valid_columns", step))
 

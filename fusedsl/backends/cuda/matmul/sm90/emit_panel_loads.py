@@ -14,7 +14,7 @@ from ...emit.source_text import SourceBuilder
 from ...mma import Fragment, FragmentIntrinsics, row_positions
 from ...peephole.product_epilogues import epilogue_functions
 from ...tile import uniform
-from .. import load_column_values, load_panel
+from .. import load_column_values, load_panel, load_row_pairs, paired_row_positions
 
 
 class PanelLoads:
@@ -32,7 +32,12 @@ class PanelLoads:
         self.names |= phase.panel_folds.names_read if phase.panel_folds else set()
         self.fragment: FragmentIntrinsics = src.bind("panel", Fragment(panel))
         self.rows_from = src.bind("rows_from", row_positions("int32"))
-        self.ahead = self._loaded_ahead(registers)
+        self.ahead, self.even_rows = self._loaded_ahead(registers), False
+
+    def pair_rows(self, itemsize: int, even: bool) -> None:
+        """The rows of a thread are neighbours, as operands of this size come to registers; whether rows are `even` in
+        number."""
+        self.rows_from, self.even_rows = self.src.bind("paired_rows", paired_row_positions(itemsize)), even
 
     # -- rows
 
@@ -122,6 +127,11 @@ class PanelLoads:
         operand = self.kernel.operands[k]
         return 2 if self.even and operand.near == self.column_axis and operand.near_access == "vector" else 1
 
+    def _has_row_pairs(self, k: int) -> bool:
+        """Whether both rows of a thread are accessed together: they are neighbours in memory, and none is without."""
+        operand = self.kernel.operands[k]
+        return self.even_rows and operand.near == self.row_axis and operand.near_access == "vector"
+
     # -- panels
 
     def _loaded_ahead(self, registers: int) -> list[Load]:
@@ -158,7 +168,9 @@ class PanelLoads:
         src, k = self.src, load.operand
         dtype, width, step = self.kernel.operands[k].dtype.name, self._width(k), self._step(k, self.column_axis)
         if self._varies(k, self.row_axis):
-            read = src.bind(f"load_{load.value.name}", load_panel(self.panel, dtype, width))
+            pairs = self._has_row_pairs(k)
+            form = load_row_pairs(self.panel, dtype) if pairs else load_panel(self.panel, dtype, width)
+            read = src.bind(f"load_{load.value.name}", form)
             src.assign(to, read(self._row_addresses(k), "valid_rows", "valid_columns", step))
         else:
             read = src.bind(f"load_{load.value.name}", load_column_values(self.panel, dtype, width))

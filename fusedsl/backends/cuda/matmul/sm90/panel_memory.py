@@ -85,6 +85,48 @@ def store_panel(columns: int, name: str, width: int) -> Callable:
     return intrinsic(5)(rule)
 
 
+def load_row_pairs(columns: int, name: str) -> Callable:
+    """`load(rows, in_bounds, valid, step)`: the same where both rows of a thread are neighbours in memory: one access
+    for each column. Either both exist, or none."""
+    kind = dtype(name)
+    result = types.UniTuple(numba_type(kind.compute.name), columns // 2)
+
+    def rule(rows, in_bounds, valid, step):
+        def emit(e, addresses, flags, end, further):
+            elements: list[ir.Value | None] = [None] * (columns // 2)
+            base, flag = e.unpack(addresses, ROWS)[0], e.unpack(flags, ROWS)[0]
+            for k, column, exists in _columns(e, columns, 1, (end, valid)):
+                at = _address(e, base, column, (further, step))
+                there = e.builder.zext(e.builder.and_(flag, exists), I32)
+                place = 4 * (k // PAIR) + k % PAIR
+                elements[place], elements[place + 2] = _widened(e, kind, ROWS, at, there)
+            return e.pack(result, elements)
+
+        return result, emit
+
+    return intrinsic(4)(rule)
+
+
+def store_row_pairs(columns: int, name: str) -> Callable:
+    """`store(rows, values, in_bounds, valid, step)`: the inverse of `load_row_pairs`."""
+    kind = dtype(name)
+
+    def rule(rows, values, in_bounds, valid, step):
+        def emit(e, addresses, held, flags, end, further):
+            own = [narrowed_value(e, kind, v, values.dtype) for v in e.unpack(held, columns // 2)]
+            base, flag = e.unpack(addresses, ROWS)[0], e.unpack(flags, ROWS)[0]
+            for k, column, exists in _columns(e, columns, 1, (end, valid)):
+                at = _address(e, base, column, (further, step))
+                place = 4 * (k // PAIR) + k % PAIR
+                packed = _stored(e, kind, [own[place], own[place + 2]])
+                there = e.builder.zext(e.builder.and_(flag, exists), I32)
+                store_vector(e, kind, ROWS, at, packed, ValidElements(there))
+
+        return types.void, emit
+
+    return intrinsic(5)(rule)
+
+
 Typed = tuple[ir.Value, types.Type]
 
 

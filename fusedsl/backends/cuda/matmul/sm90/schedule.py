@@ -97,7 +97,8 @@ def candidates(
                 multiprocessors=hardware.multiprocessors,
             )
             if one.by_registers:
-                one = replace(one, tma_stores=())
+                even_rows = one.pairs_rows and extents[operands.axes.rows[0]] % 2 == 0
+                one = replace(one, tma_stores=(), even_rows=even_rows)
             if not _is_loaded_in_boxes(one) or one.parts * pingpong > 2:
                 continue
             room = hardware.block_shared - one.smem_bytes + MOST_STAGES * (one.stage_bytes + 2 * MBARRIER_BYTES)
