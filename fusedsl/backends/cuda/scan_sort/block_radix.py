@@ -1,8 +1,7 @@
 """Radix sort of a row that one block holds: its words go through shared memory once for each digit.
 
-A word is a key whose order is that of unsigned numbers, but for -0.0, which stands in the word of its own and has the
-digits of 0.0. A thread holds the words that its warp's lanes take in turn, so that the order of the warps, of their
-turns and of the lanes is that of the row (CUB: BlockRadixSort, warp-striped).
+A thread holds the words that its warp's lanes take in turn, so that the order of the warps, of their turns and of the
+lanes is that of the row (CUB: BlockRadixSort, warp-striped).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from ..compiler.numba_backend import I16, I32, I64, SHARED, Emitter, emitted, ir, numba_type, types
 from ..tile.loops import looped
 from ..tile.shuffle import WARP
-from .digit_ranks import BINS, DIGIT_BITS, DigitRanks, lane_of, warp_of
+from .digit_ranks import BINS, DIGIT_BITS, DigitKeys, DigitRanks, lane_of, opaque, warp_of
 from .sort_keys import ONES, Entry, KeyCodec
 from .sort_method import STATIC_SHARED, block_radix_bytes
 
@@ -29,67 +28,17 @@ class BlockRadix:
     positions: bool
 
     @property
-    def wide(self) -> bool:
-        return self.codec.kind.bits == 64
+    def keys(self) -> DigitKeys:
+        return DigitKeys(self.codec.kind, self.codec.descending)
 
     @property
     def word(self) -> ir.IntType:
-        return I64 if self.wide else I32
-
-    @property
-    def passes(self) -> int:
-        return -(-self.codec.kind.bits // DIGIT_BITS)
+        return self.keys.word
 
     @property
     def bytes(self) -> int:
         """Shared memory: words, columns, counters of each warp, totals."""
-        return block_radix_bytes(self.size, self.codec.threads, self.wide, self.positions)
-
-    # Words of elements, and entries of words.
-
-    def word_of(self, e: Emitter, value: ir.Value) -> ir.Value:
-        b = e.builder
-        key, below = self.codec.key_of(e, value)
-        key = key if self.wide else b.trunc(key, I32)
-        if below is None:
-            return key
-        step = b.zext(below, self.word)
-        return b.add(key, step) if self.codec.descending else b.sub(key, step)
-
-    def key(self, e: Emitter, word: ir.Value) -> tuple[ir.Value, ir.Value | None]:
-        """(the key of a word, whether the word is that of -0.0)."""
-        b, top = e.builder, 1 << (self.word.width - 1)
-        if self.codec.kind.kind != "f":
-            return word, None
-        below = b.icmp_unsigned("==", word, self.word(top if self.codec.descending else top - 1))
-        step = b.zext(below, self.word)
-        return (b.sub(word, step) if self.codec.descending else b.add(word, step)), below
-
-    @property
-    def sign(self) -> int:
-        """The sign of short integers, whose keys have that of a word."""
-        kind = self.codec.kind
-        return 1 << (kind.bits - 1) if kind.kind == "i" and kind.bits < self.word.width else 0
-
-    @property
-    def missing(self) -> ir.Constant:
-        """A word with the last of all digits."""
-        return self.word(~self.sign)
-
-    def digit(self, e: Emitter, word: ir.Value, shift: ir.Value) -> ir.Value:
-        b, (key, _) = e.builder, self.key(e, word)
-        key = b.xor(key, self.word(self.sign)) if self.sign else key
-        if self.wide:
-            key = b.trunc(b.lshr(key, b.zext(shift, I64)), I32)
-        else:
-            key = b.lshr(key, shift)
-        return b.and_(key, I32(BINS - 1))
-
-    def entry(self, e: Emitter, word: ir.Value, column: ir.Value) -> Entry:
-        b, (key, below) = e.builder, self.key(e, word)
-        tag = b.shl(b.zext(column, I64), I64(1))
-        tag = tag if below is None else b.or_(tag, b.zext(below, I64))
-        return [key, tag] if self.codec.words == 2 else [b.or_(b.shl(b.zext(key, I64), I64(32)), tag)]
+        return block_radix_bytes(self.size, self.codec.threads, self.word == I64, self.positions)
 
     # Where they are.
 
@@ -150,32 +99,32 @@ def _store_tile(e: Emitter, sorter: BlockRadix, room: ir.Value, elements: list, 
         vector, within = divmod(number, tile.width)
         column = b.add(begin, I32(vector * tile.step + within))
         place = b.select(b.icmp_signed("<", column, I32(0)), b.add(column, I32(sorter.size)), column)
-        word, valid = sorter.word_of(e, element), rooms[vector]
+        word, valid = sorter.keys.word_of(e, element), rooms[vector]
         if valid is not None:
-            word = b.select(valid.has(b, within), word, sorter.missing)
+            word = b.select(valid.has(b, within), word, sorter.keys.missing)
         b.store(word, b.gep(words, [place]))
 
 
 def _sort_words(e: Emitter, sorter: BlockRadix, room: ir.Value) -> None:
     """A pass for each digit, from the lowest: words are taken in order, and put where their digit belongs."""
     b, items, ranks = e.builder, sorter.codec.tile.count, sorter.ranks(e, room)
-    words, columns = sorter.words_at(e, room), sorter.columns_at(e, room)
+    keys, words, columns = sorter.keys, sorter.words_at(e, room), sorter.columns_at(e, room)
     first = b.add(b.mul(warp_of(e), I32(WARP * items)), lane_of(e))
     turns = [I32(k * WARP) for k in range(items)]
     own_words, own_columns = b.gep(words, [first]), b.gep(columns, [first])
     ranks.wait()
     held = [b.load(b.gep(own_words, [turn])) for turn in turns]
     held += _pairs(e, [b.add(first, turn) for turn in turns]) if sorter.positions else []
-    more = lambda shift, *_: b.icmp_unsigned("<", shift, I32(DIGIT_BITS * sorter.passes))  # noqa: E731
+    more = lambda shift, *_: b.icmp_unsigned("<", shift, I32(DIGIT_BITS * keys.passes))  # noqa: E731
     with looped(e, [I32(0), *held], more) as (state, following):
         shift, *held = state
-        ranks.count([sorter.digit(e, word, shift) for word in held[:items]])
+        ranks.count([keys.digit(e, word, shift) for word in held[:items]])
         ranks.wait()
         ranks.offsets()
         ranks.wait()
         for k in range(0, items, AT_ONCE):
             some = held[:items][k : k + AT_ONCE]
-            slots = ranks.slots([sorter.digit(e, opaque(e, word), shift) for word in some])
+            slots = ranks.slots([keys.digit(e, opaque(e, word), shift) for word in some])
             for slot, word in zip(slots, some):
                 b.store(word, b.gep(words, [slot]))
             if sorter.positions:
@@ -186,12 +135,6 @@ def _sort_words(e: Emitter, sorter: BlockRadix, room: ir.Value) -> None:
         following += [b.load(b.gep(own_words, [turn])) for turn in turns]
         if sorter.positions:
             following += _pairs(e, [b.zext(b.load(b.gep(own_columns, [turn])), I32) for turn in turns])
-
-
-def opaque(e: Emitter, word: ir.Value) -> ir.Value:
-    """The word, of which what was computed before is computed anew rather than kept in registers."""
-    kind, letter = ("b64", "l") if word.type == I64 else ("b32", "r")
-    return e.asm(word.type, f"mov.{kind} $0, $1;", f"={letter},{letter}", [word], effect=True)
 
 
 def _pairs(e: Emitter, columns: list[ir.Value]) -> list[ir.Value]:
@@ -236,4 +179,4 @@ def _entry_at(e: Emitter, sorter: BlockRadix, room: ir.Value, slot: ir.Value) ->
     b = e.builder
     word = b.load(b.gep(sorter.words_at(e, room), [slot]))
     column = b.load(b.gep(sorter.columns_at(e, room), [slot])) if sorter.positions else I16(0)
-    return sorter.entry(e, word, column)
+    return sorter.codec.entry(e, sorter.keys.element(e, word), b.zext(column, I64), None)

@@ -1,4 +1,4 @@
-"""Stable ranks of the digits that a block's threads hold: counts of each warp, their offsets, places of the digits.
+"""Digits of sort keys, and stable ranks of those that a block's threads hold: counts of each warp, offsets, places.
 
 Each warp counts its digits in counters of its own, whose offsets are found for all bins at once. The place of an
 element is then its warp's next one for its digit: warps take elements in order, and match.any tells the lanes of one
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..compiler.numba_backend import I1, I32, VOID, Emitter, ir
+from ....ir.types import DType
+from ..compiler.numba_backend import F32, F64, I1, I32, I64, VOID, Emitter, ir
+from ..tile.element_registers import element_type
 from ..tile.shuffle import WARP, shuffle
 
 BINS, DIGIT_BITS = 256, 8
@@ -28,6 +30,74 @@ def warp_of(e: Emitter) -> ir.Value:
 def same_digit(e: Emitter, digit: ir.Value) -> ir.Value:
     """The lanes whose digit is this lane's, as bits."""
     return e.asm(I32, MATCH, "=r,r", [digit], effect=True)
+
+
+def opaque(e: Emitter, word: ir.Value) -> ir.Value:
+    """The word, of which what was computed before is computed anew rather than kept in registers."""
+    kind, letter = ("b64", "l") if word.type == I64 else ("b32", "r")
+    return e.asm(word.type, f"mov.{kind} $0, $1;", f"={letter},{letter}", [word], effect=True)
+
+
+@dataclass(frozen=True)
+class DigitKeys:
+    """Elements of a dtype as words in an order: as unsigned numbers, but that -0.0 has the digits of 0.0.
+
+    All NaN are one word, the last; descending, all bits are the other ones.
+    """
+
+    kind: DType
+    descending: bool
+
+    @property
+    def word(self) -> ir.IntType:
+        return I64 if self.kind.bits == 64 else I32
+
+    @property
+    def passes(self) -> int:
+        return -(-self.kind.bits // DIGIT_BITS)
+
+    @property
+    def missing(self) -> ir.Constant:
+        """A word with the last of all digits."""
+        return self.word(-1)
+
+    @property
+    def sign(self) -> int:
+        return 1 << (self.kind.bits - 1)
+
+    def word_of(self, e: Emitter, value: ir.Value) -> ir.Value:
+        """The word of an element."""
+        b, size = e.builder, self.word
+        if self.kind.kind == "f":
+            raw = b.bitcast(value, size)
+            word = b.xor(raw, b.or_(b.ashr(raw, size(size.width - 1)), size(self.sign)))
+            word = b.select(b.fcmp_unordered("uno", value, value), size(-1), word)
+        else:
+            word = b.zext(value, size) if value.type.width < size.width else value
+            word = b.xor(word, size(self.sign)) if self.kind.kind == "i" else word
+        return b.not_(word) if self.descending else word
+
+    def element(self, e: Emitter, word: ir.Value) -> ir.Value:
+        """The inverse."""
+        b, size = e.builder, self.word
+        word = b.not_(word) if self.descending else word
+        if self.kind.kind == "f":
+            negative = b.icmp_signed(">=", word, size(0))
+            raw = b.xor(word, b.select(negative, size(-1), size(self.sign)))
+            return b.bitcast(raw, F64 if size.width == 64 else F32)
+        word = b.xor(word, size(self.sign)) if self.kind.kind == "i" else word
+        kind = element_type(self.kind) if self.kind.kind != "b" else I1
+        return b.trunc(word, kind) if kind.width < size.width else word
+
+    def digit(self, e: Emitter, word: ir.Value, shift: ir.Value) -> ir.Value:
+        """The digit of a word's key from a bit on: an int32."""
+        b, size = e.builder, self.word
+        if self.kind.kind == "f":
+            zero = size(self.sign if self.descending else self.sign - 1)  # that of -0.0
+            step = b.zext(b.icmp_unsigned("==", word, zero), size)
+            word = b.sub(word, step) if self.descending else b.add(word, step)
+        part = b.lshr(word, shift if size == I32 else b.zext(shift, I64))
+        return b.and_(part if size == I32 else b.trunc(part, I32), I32(BINS - 1))
 
 
 @dataclass
