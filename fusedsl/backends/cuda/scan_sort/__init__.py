@@ -44,12 +44,15 @@ flush = _FILE.maker("flush", "buffer", "room")
 store_run = _FILE.maker("store_run", "codec, size", "room, work, at")
 merge_runs = _FILE.maker("merge_runs", "codec, size", "work, total")
 
-radix_sorter = File("scan_sort.radix_digits").type("radix_sorter", "name, descending, items, positions", Named)
+radix_sorter = File("scan_sort.radix_digits").type("radix_sorter", "name, descending, threads, items, positions", Named)
 
 _FILE = File("scan_sort.radix_intrinsics")
 store_words = _FILE.maker("store_words", "sorter, tile", "room, values, start, limit")
-count_digits = _FILE.maker("count_digits", "sorter", "room, padded, half, turn, begin, end, counts")
-scatter_digits = _FILE.maker(
-    "scatter_digits", "sorter", "room, padded, half, moves, columns, turn, begin, end, counts, block, blocks"
+clear_counts = _FILE.maker("clear_counts", "sorter", "")
+add_counts = _FILE.maker("add_counts", "sorter", "counts")
+clear_states = _FILE.maker("clear_states", "sorter", "states, block, blocks, tiles")
+clear_total = _FILE.maker("clear_total", "sorter", "counts, turn")
+sweep_digit = _FILE.maker(
+    "sweep_digit", "sorter", "room, padded, half, moves, columns, turn, counts, states, tiles, block, blocks"
 )
 ranked = _FILE.maker("ranked", "sorter, part, count", "room, padded, half, moves, first, limit")

@@ -1,8 +1,8 @@
 """Digits of sort keys, and stable ranks of those that a block's threads hold: counts of each warp, offsets, places.
 
 Each warp counts its digits in counters of its own, whose offsets are found for all bins at once. The place of an
-element is then its warp's next one for its digit: warps take elements in order, and match.any tells the lanes of one
-digit (Merrill and Grimshaw 2011; CUB: early counts).
+element is then its warp's next one for its digit: warps take elements in order, and votes tell the lanes of one digit
+(Merrill and Grimshaw 2011; CUB: early counts).
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from ..tile.element_registers import element_type
 from ..tile.shuffle import WARP, shuffle
 
 BINS, DIGIT_BITS = 256, 8
-MATCH = "match.any.sync.b32 $0, $1, 0xffffffff;"
+VOTE = """and.b32 bit, $1, {};
+setp.ne.b32 set, bit, 0;
+vote.sync.ballot.b32 lanes, set, 0xffffffff;
+@!set not.b32 lanes, lanes;
+and.b32 same, same, lanes;
+"""
+VOTES = "".join(VOTE.format(1 << bit) for bit in range(DIGIT_BITS))
+MATCH = "{\n.reg .pred set;\n.reg .b32 bit, lanes, same;\nmov.b32 same, -1;\n" + VOTES + "mov.b32 $0, same;\n}"
 NEXT = "{\n.reg .pred p;\nsetp.ne.s32 p, $3, 0;\nmov.b32 $0, 0;\n@p atom.shared.add.u32 $0, [$1], $2;\n}"
 
 
@@ -28,7 +35,7 @@ def warp_of(e: Emitter) -> ir.Value:
 
 
 def same_digit(e: Emitter, digit: ir.Value) -> ir.Value:
-    """The lanes whose digit is this lane's, as bits."""
+    """The lanes whose digit is this lane's, as bits: of the votes on each bit those that agree."""
     return e.asm(I32, MATCH, "=r,r", [digit], effect=True)
 
 
@@ -148,16 +155,23 @@ class DigitRanks:
         """(begins, totals) of the thread's bins; counters become offsets. Then the threads have to wait."""
         b, first = self.e.builder, self.first_bin()
         places = [b.gep(self.counters, [b.add(first, I32(warp * BINS))]) for warp in range(self.warps)]
-        counts = [self._load(place) for place in places]
-        totals = [self._sum([of_warp[k] for of_warp in counts]) for k in range(self.bins)]
+        totals = [I32(0)] * self.bins
+        for place in places:
+            totals = [b.add(total, count) for total, count in zip(totals, self._load(place))]
         begins = [self.before(self._sum(totals))]
         for total in totals[:-1]:
             begins.append(b.add(begins[-1], total))
-        offsets = list(begins)
-        for place, of_warp in zip(places, counts):
-            self._store(place, offsets)
-            offsets = [b.add(offset, count) for offset, count in zip(offsets, of_warp)]
+        with b.if_then(b.icmp_unsigned("<", self.e.special_register("tid.x"), I32(BINS))):
+            self._replace(places, begins)
         return begins, totals
+
+    def _replace(self, places: list[ir.Value], offsets: list[ir.Value]) -> None:
+        """Counts become offsets; they are read again rather than kept in registers."""
+        b = self.e.builder
+        for place in places:
+            counts = self._load(place)
+            self._store(place, offsets)
+            offsets = [b.add(offset, count) for offset, count in zip(offsets, counts)]
 
     def slots(self, digits: list[ir.Value]) -> list[ir.Value]:
         """The places of a thread's digits, which come one after another; each warp's lanes before its next ones."""

@@ -1,4 +1,4 @@
-"""Emits a radix sort: keys of the blocks' shares, passes with grid barriers between them, phases over the ranks."""
+"""Emits a radix sort: words with counts of their digits, sweeps with grid barriers between them, phases over ranks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from ..rows.emit_elements import RowElements
 from ..rows.emit_index import RowIndex
 from ..rows_and_columns import grid_dim
 from ..tile import Tile, grid_barrier_reset, grid_barrier_wait, udiv
-from . import count_digits, radix_sorter, ranked, scatter_digits, store_words
-from .radix_schedule import (
-    BINS_BYTES,
-    PADDING,
-    READ_AHEAD,
-    THREADS,
-    RadixSortSchedule,
-    passes,
-    word_bytes,
+from . import (
+    add_counts,
+    clear_counts,
+    clear_states,
+    clear_total,
+    radix_sorter,
+    ranked,
+    store_words,
+    sweep_digit,
 )
+from .radix_schedule import PADDING, READ_AHEAD, STATE_BYTES, RadixSortSchedule, counters, passes, word_bytes
 from .sort_emit import RowSort
 from .sort_method import sort_of
 
@@ -33,11 +34,11 @@ ROW = ("row_words", "padded_columns", "buffer", "moves")  # where the words of a
 
 def emit_radix_sort(kernel: KernelIR, schedule: RadixSortSchedule) -> str:
     """The generated file of a kernel whose rows are sorted digit by digit."""
-    description = f"a radix sort; blocks of {schedule.threads} threads share a row, with a barrier after each pass"
+    description = f"a radix sort; blocks of {schedule.threads} threads share a row, with a barrier after each sweep"
     one_by_one = tuple(replace(operand, access="element") for operand in kernel.operands)  # aligned or not
     src = SourceBuilder(replace(kernel, operands=one_by_one))
     PhaseEmitter(src, RadixRow(src, schedule)).emit()
-    return src.text(header(kernel, description, ""), "Blocks share a row: count and scatter one digit per pass.")
+    return src.text(header(kernel, description, ""), "Blocks share a row: sweep over its tiles once per digit.")
 
 
 class RankedRow(RowSort):
@@ -52,16 +53,18 @@ class RankedRow(RowSort):
         """The intrinsics of the sort."""
         src = self.src
         src.functions += ["", ""]
-        makes = radix_sorter(sort.key.dtype.name, sort.descending, items, sort.has_positions)
+        threads = self.schedule.threads
+        makes = radix_sorter(sort.key.dtype.name, sort.descending, threads, items, sort.has_positions)
         sorter = src.bind("sorter", makes, src.functions)
-        self._bind(store_row_words=store_words(sorter, TILE), count_chunk=count_digits(sorter))
-        self._bind(scatter_chunk=scatter_digits(sorter))
+        self._bind(store_row_words=store_words(sorter, TILE), sweep_row=sweep_digit(sorter))
+        self._bind(clear_block_counts=clear_counts(sorter), add_block_counts=add_counts(sorter))
+        self._bind(clear_row_states=clear_states(sorter), clear_row_counts=clear_total(sorter))
         for part, value in (("values", sort.values), ("positions", sort.positions)):
             if value is not None:
                 self._bind(**{f"ranked_{part}": ranked(sorter, part, READ_AHEAD)})
         for part in dict.fromkeys(part for part, _, _ in sort.places):
             self._bind(**{f"entry_{part}": ranked(sorter, part, 0)})
-        src.bind("ranks", Tile(width=1, vectors=READ_AHEAD, step=THREADS, checks="v" * READ_AHEAD))
+        src.bind("ranks", Tile(width=1, vectors=READ_AHEAD, step=threads, checks="v" * READ_AHEAD))
 
     def end(self, phase: Phase) -> None:
         """The row values that are elements of the order."""
@@ -78,7 +81,7 @@ class RankedRow(RowSort):
         for argument in phase.element.args:
             if argument.name not in names:
                 emitter.provide(argument)
-        tile = THREADS * READ_AHEAD
+        tile = self.schedule.threads * READ_AHEAD
         src.assign("rank", f"{index}({index}(block_in_row) * {tile} + thread_in_row)")
         with src.while_(f"rank < {limit}"):
             for part, value in values:
@@ -121,33 +124,37 @@ class RadixRow:
             self._grid_barrier()
             src.assign("row_index", f"{index}(row_index + row_groups)")
         with src.if_("row_group < count"):
-            src.emit(grid_barrier_reset("semaphores", "row_group * 2", "blocks_per_row"))
+            src.emit(grid_barrier_reset("semaphores", f"row_group * {counters(sort)}", "blocks_per_row"))
 
     def _find_room(self, sort: Sort) -> None:
-        """Where the row's words and the counts of its blocks are; the block's chunk of the row."""
+        """Where the row's words are, the states of its tiles, and the counts of its digits."""
         src, shift = self.src, self.schedule.tile.bit_length() - 1
         size = 2 * (word_bytes(sort) + 4 * sort.has_positions)
-        src.assign("padded_columns", f"int64((columns + {PADDING - 1}) & {-PADDING})")
-        src.assign(
-            "row_words", f"workspace + int64({grid_dim()}) * {BINS_BYTES} + int64(row_group) * padded_columns * {size}"
-        )
-        src.assign("counts", f"workspace + int64(row_group * blocks_per_row) * {BINS_BYTES}")
         src.assign("tiles", f"int32((columns + {self.schedule.tile - 1}) >> {shift})")
-        src.assign("chunk", f"int32({udiv('int32(tiles + blocks_per_row - 1)', 'blocks_per_row')} << {shift})")
-        src.assign("first", "int32(min(int64(block_in_row) * int64(chunk), int64(columns)))")
-        src.assign("last", "int32(min(int64(first) + int64(chunk), int64(columns)))")
+        src.assign("padded_columns", f"int64((columns + {PADDING - 1}) & {-PADDING})")
+        src.assign("room", f"int64(padded_columns * {size} + int64(tiles) * {2 * STATE_BYTES})")
+        src.assign("row_words", "workspace + int64(row_group) * room")
+        src.assign("states", f"row_words + padded_columns * {size}")
+        src.assign("counts", f"semaphores + int64(row_group) * {4 * counters(sort)} + 8")  # behind those of the barrier
 
     def _grid_barrier(self) -> None:
         """Wait for the other blocks of the row."""
+        sort = sort_of(self.src.kernel)
+        assert sort is not None
         self.src.assign("arrivals", "int32(arrivals + blocks_per_row)")
-        self.src.emit(grid_barrier_wait("semaphores", "row_group * 2", "arrivals"))
+        self.src.emit(grid_barrier_wait("semaphores", f"row_group * {counters(sort)}", "arrivals"))
 
     def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         if phase.ranks:
             self.sort.emit_phase(emitter, number, phase)
             return
+        functions = self.sort.functions
+        if phase.sort is not None:
+            self.src.emit(functions["clear_block_counts"]())
+            self.src.emit(functions["clear_row_states"]("states", "block_in_row", "blocks_per_row", "tiles"))
         self._over_columns(emitter, number, phase)
         if phase.sort is not None:
+            self.src.emit(functions["add_block_counts"]("counts"))
             self._sort(phase.sort)
             self.sort.end(phase)
         emitter.forget()
@@ -162,17 +169,16 @@ class RadixRow:
             src.assign("column", f"{index}(column + {index}(blocks_per_row) * {tile})")
 
     def _sort(self, sort: Sort) -> None:
-        """The passes: a block counts the digits of its chunk, waits for all blocks, and scatters the chunk."""
+        """The sweeps: after each one the blocks wait for all others."""
         src, functions = self.src, self.sort.functions
         self._grid_barrier()
         src.emit("buffer = int32(0)", "moves = int32(0)", "digit = int32(0)")
         with src.while_(f"digit < {passes(sort)}"):
-            own = f"counts + int64(block_in_row) * {BINS_BYTES}"
-            src.emit(functions["count_chunk"]("row_words", "padded_columns", "buffer", "digit", "first", "last", own))
+            share = ("columns", "digit", "counts", "states", "tiles", "block_in_row", "blocks_per_row")
+            src.assign("moved", functions["sweep_row"]("row_words", "padded_columns", "buffer", "moves", *share))
             self._grid_barrier()
-            share = ("columns", "digit", "first", "last", "counts", "block_in_row", "blocks_per_row")
-            src.assign("moved", functions["scatter_chunk"]("row_words", "padded_columns", "buffer", "moves", *share))
-            self._grid_barrier()
+            with src.if_("block_in_row == 0"):
+                src.emit(functions["clear_row_counts"]("counts", "digit"))
             src.assign("buffer", "int32(buffer ^ moved)")
             src.assign("moves", "int32(moves + moved)")
             src.assign("digit", "int32(digit + 1)")

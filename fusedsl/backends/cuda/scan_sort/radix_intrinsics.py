@@ -1,36 +1,28 @@
-"""Intrinsics of a pass of the radix sort: count digits of a share, find the places of bins, scatter tile by tile."""
+"""Intrinsics of the radix sort of long rows: words with counts of all digits, the sweep of a digit over the tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..compiler.numba_backend import I1, I32, Emitter, emitted, ir, numba_type, types
-from ..tile.loops import looped, when
-from ..tile.shuffle import WARP, shuffle
+from ..compiler.numba_backend import I1, I32, I64, VOID, Emitter, emitted, ir, numba_type, types
+from ..tile.loops import looped, repeated, when
+from ..tile.shuffle import WARP
 from ..tile.tile import Tile
-from .radix_digits import (
-    BINS,
-    THREADS,
-    WARPS,
-    RadixSorter,
-    at,
-    lane,
-    load_if,
-    narrow,
-    shared,
-    shared_bytes,
-    sync_warp,
-    thread,
-    tiles_of,
-    wide,
-)
+from .digit_ranks import BINS, DIGIT_BITS, DigitRanks, lane_of, opaque, warp_of
+from .radix_digits import RadixSorter, at, narrow, shared, thread, wide
 
-COUNTS_AHEAD = 16  # counts of other blocks that a thread loads at once
+AT_ONCE, AT_ONCE_WITH_COLUMNS = 3, 2  # places that a thread finds before it stores what goes there
+LOOKBACK = 4  # tiles whose counts a thread reads at once
+PARTIAL, INCLUSIVE = 1 << 30, 2 << 30  # marks of a count: of the tile alone, of all tiles up to it
+COUNT = PARTIAL - 1
 
 
 def store_words(sorter: RadixSorter, tile: Tile) -> Callable:
-    """`store(room, values, start, limit)`: the words of a thread's tile go to their columns in the first half."""
+    """`store(room, values, start, limit)`: the words of a thread's tile go to their columns in the first half.
+
+    The block counts their digits (see `clear_counts`).
+    """
     kind = numba_type(sorter.kind.name)
 
     @emitted(types.void)
@@ -39,233 +31,260 @@ def store_words(sorter: RadixSorter, tile: Tile) -> Callable:
             elements = [e.cast(v, kinds[1].dtype, kind) for v in e.unpack(held, tile.count)]
         else:
             elements = [e.cast(held, kinds[1], kind)] * tile.count
-        first = narrow(e, start)
+        first, counters, keys = narrow(e, start), sorter.counters(e), sorter.keys
         for number, (element, room_of) in enumerate(zip(elements, tile.valid_of(e, kinds[2], start, limit))):
             column = e.builder.add(first, I32(number * tile.step))
             valid = room_of.has(e.builder, 0) if room_of is not None else I1(1)
             with e.builder.if_then(valid):
-                e.builder.store(sorter.word_of(e, element), at(e, room, column, sorter.word))
+                word = keys.word_of(e, element)
+                e.builder.store(word, at(e, room, column, sorter.word))
+                for turn in range(keys.passes):
+                    digit = keys.digit(e, word, I32(turn * DIGIT_BITS))
+                    place = e.builder.add(digit, I32(turn * BINS))
+                    e.builder.atomic_rmw("add", shared(e, counters, place), I32(1), "monotonic")
 
     return emit
 
 
-def count_digits(sorter: RadixSorter) -> Callable:
-    """`count(room, padded, half, turn, begin, end, counts)`: how many words of a share each bin has."""
+def clear_counts(sorter: RadixSorter) -> Callable:
+    """`clear()`: the block has counted no digit."""
 
-    @emitted(types.void, 7)
-    def emit(e, *given):
-        room, padded, half, turn, begin, end, counts = given
+    @emitted(types.void)
+    def emit(e):
+        with _bins_of_all(e, sorter) as place:
+            e.builder.store(I32(0), shared(e, sorter.counters(e), place))
+        e.barrier()
+
+    return emit
+
+
+def add_counts(sorter: RadixSorter) -> Callable:
+    """`add(counts)`: the block's counts of all digits are added to those of the row."""
+
+    @emitted(types.void)
+    def emit(e, counts):
+        b = e.builder
+        e.barrier()
+        with _bins_of_all(e, sorter) as place:
+            count = b.load(shared(e, sorter.counters(e), place))
+            with b.if_then(b.icmp_unsigned("!=", count, I32(0))):
+                b.atomic_rmw("add", at(e, counts, place, I32), count, "monotonic")
+
+    return emit
+
+
+def clear_states(sorter: RadixSorter) -> Callable:
+    """`clear(states, block, blocks, tiles)`: the block's tiles have left nothing in the first states of a row."""
+
+    @emitted(types.void)
+    def emit(e, states, block, blocks, tiles):
         b, own = e.builder, thread(e)
-        bins = e.shared_array(I32, BINS)
-        e.barrier()  # the last pass has read them
-        b.store(I32(0), shared(e, bins, own))
-        e.barrier()
-        words = sorter.words_at(e, room, padded, half)
-        with tiles_of(e, begin, end, sorter.tile) as start:
-            places = [b.add(b.add(start, own), I32(k * THREADS)) for k in range(sorter.items)]
-            there = [b.icmp_signed("<", place, end) for place in places]
-            loaded = [load_if(e, w, words, p, begin, sorter.word) for w, p in zip(there, places)]
-            for wanted, word in zip(there, loaded):
-                with b.if_then(wanted):
-                    b.atomic_rmw("add", shared(e, bins, sorter.digit(e, word, turn)), I32(1), "monotonic")
-        e.barrier()
-        b.store(b.load(shared(e, bins, own)), at(e, counts, own, I32))
+        more = lambda tile: b.icmp_signed("<", tile, tiles)  # noqa: E731
+        has_bin = b.icmp_unsigned("<", own, I32(BINS))
+        with b.if_then(has_bin), repeated(e, block, more, lambda tile: b.add(tile, blocks)) as tile:
+            b.store(I32(0), at(e, states, b.add(b.mul(tile, I32(BINS)), own), I32))
 
     return emit
 
 
-def scatter_digits(sorter: RadixSorter) -> Callable:
-    """`scatter(room, padded, half, moves, columns, turn, begin, end, counts, block, blocks)`: whether words moved.
+def clear_total(sorter: RadixSorter) -> Callable:
+    """`clear(counts, turn)`: the row's counts of a digit are 0 again."""
 
-    A share's words go behind those of lower digits, and of earlier shares with the same digit, from one half to the
-    other; where all words of the row have one digit they stay. `counts` are those of the row's blocks.
+    @emitted(types.void)
+    def emit(e, counts, turn):
+        b, own = e.builder, thread(e)
+        with b.if_then(b.icmp_unsigned("<", own, I32(BINS))):
+            b.store(I32(0), at(e, counts, b.add(b.mul(turn, I32(BINS)), own), I32))
+
+    return emit
+
+
+def _bins_of_all(e: Emitter, sorter: RadixSorter):
+    """The bins of all digits, one for each thread at a time."""
+    b, count = e.builder, sorter.keys.passes * BINS
+    more = lambda n: b.icmp_unsigned("<", n, I32(count))  # noqa: E731
+    return repeated(e, thread(e), more, lambda n: b.add(n, I32(sorter.threads)))
+
+
+def sweep_digit(sorter: RadixSorter) -> Callable:
+    """`sweep(room, padded, half, moves, columns, turn, counts, states, tiles, block, blocks)`: whether words moved.
+
+    The row's words go behind those of lower digits, and of earlier ones with the same digit, from one half to the
+    other; where all have one digit they stay. `counts` are those of all the row's digits.
     """
 
     @emitted(types.int32, 11)
     def emit(e, *given):
-        room, padded, half, moves, columns, turn, begin, end, counts, block, blocks = given
-        b = e.builder
-        scan = BlockScan(e)
-        before, total = _totals(e, counts, block, blocks)
+        room, padded, half, moves, columns, turn, counts, states, tiles, block, blocks = given
+        b, ranks = e.builder, DigitRanks(e, sorter.threads, sorter.counters(e), sorter.totals(e))
+        own = b.add(b.mul(turn, I32(BINS)), ranks.first_bin())
+        total = b.load(at(e, counts, own, I32))
         alone = b.zext(b.icmp_signed("==", total, narrow(e, columns)), I32)
         stays = b.icmp_unsigned("!=", e.call(I32, "llvm.nvvm.barrier0.or", [alone]), I32(0))
-        first = b.add(scan.exclusive(total), before)
         with b.if_then(b.not_(stays)):
-            TileScatter(e, sorter, scan, (room, padded, half), turn).run(begin, end, first, moves)
+            has_bin = b.icmp_unsigned("<", thread(e), I32(BINS))
+            first = ranks.before(total)
+            with b.if_then(has_bin):  # threads store and load their own
+                b.store(first, shared(e, sorter.begins(e), thread(e)))
+            e.barrier()  # the totals have been read
+            lookback = Lookback(e, states, narrow(e, tiles), moves, blocks)
+            sweep = Sweep(e, sorter, (room, padded, half), b.shl(turn, I32(3)), ranks, lookback)
+            sweep.run(narrow(e, columns), moves, block)
         return b.select(stays, I32(0), I32(1))
 
     return emit
 
 
-def _totals(e: Emitter, counts: ir.Value, block: ir.Value, blocks: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """(words of the thread's bin in earlier blocks of the row, in all blocks)."""
-    b, own = e.builder, thread(e)
-    more = lambda n, *_: b.icmp_signed("<", n, blocks)  # noqa: E731
-    with looped(e, [I32(0), I32(0), I32(0)], more) as (state, following):
-        number, before, total = state
-        numbers = [b.add(number, I32(k)) for k in range(COUNTS_AHEAD)]
-        places = [b.add(b.mul(n, I32(BINS)), own) for n in numbers]
-        there = [b.icmp_signed("<", n, blocks) for n in numbers]
-        loaded = [load_if(e, w, counts, place, own, I32) for w, place in zip(there, places)]
-        for n, wanted, count in zip(numbers, there, loaded):
-            count = b.select(wanted, count, I32(0))
-            before = b.add(before, b.select(b.icmp_signed("<", n, block), count, I32(0)))
-            total = b.add(total, count)
-        following += [b.add(number, I32(COUNTS_AHEAD)), before, total]
-    return state[1], state[2]
-
-
 @dataclass
-class BlockScan:
-    """Sums of what all threads before a thread of the block have."""
+class Lookback:
+    """The counts that tiles leave of their bins, for the tiles behind them; those of the next pass are cleared."""
 
     e: Emitter
+    states: ir.Value
+    tiles: ir.Value
+    moves: ir.Value  # passes whose words moved: these have one half of the states in turn
+    blocks: ir.Value
 
-    def __post_init__(self) -> None:
-        self.totals = self.e.shared_array(I32, WARPS)  # here, where it dominates all calls
+    def _at(self, tile: ir.Value, other: bool = False) -> ir.Value:
+        """The address of what a tile leaves of the thread's bin."""
+        e, b = self.e, self.e.builder
+        half = b.and_(b.xor(self.moves, I32(int(other))), I32(1))
+        row = b.add(b.mul(half, self.tiles), tile)
+        own = b.and_(thread(e), I32(BINS - 1))
+        return b.ptrtoint(at(e, self.states, b.add(b.mul(row, I32(BINS)), own), I32), I64)
 
-    def exclusive(self, value: ir.Value) -> ir.Value:
-        """All threads of the block call it together."""
-        e, b, own, sums = self.e, self.e.builder, lane(self.e), value
-        for distance in (1, 2, 4, 8, 16):
-            other = shuffle(e, "up", sums, distance, WARP)
-            sums = b.select(b.icmp_unsigned(">=", own, I32(distance)), b.add(sums, other), sums)
-        warp = b.lshr(thread(e), I32(5))
-        e.barrier()  # an earlier call has read the totals
-        with b.if_then(b.icmp_unsigned("==", own, I32(WARP - 1))):
-            b.store(sums, shared(e, self.totals, warp))
-        e.barrier()
-        before = b.sub(sums, value)
-        for other in range(WARPS - 1):
-            total = b.load(shared(e, self.totals, I32(other)))
-            before = b.add(before, b.select(b.icmp_unsigned("<", I32(other), warp), total, I32(0)))
-        return before
+    def leave(self, tile: ir.Value, count: ir.Value, mark: ir.Value) -> None:
+        text = "st.relaxed.gpu.global.b32 [$0], $1;"
+        self.e.asm(VOID, text, "l,r", [self._at(tile), self.e.builder.or_(count, mark)], True)
+
+    def leave_own(self, tile: ir.Value, count: ir.Value) -> None:
+        """The tile's own counts; nothing for the next pass."""
+        e, b = self.e, self.e.builder
+        with b.if_then(b.icmp_unsigned("<", thread(e), I32(BINS))):
+            first = b.icmp_unsigned("==", tile, I32(0))
+            self.leave(tile, count, b.select(first, I32(INCLUSIVE - (1 << 32)), I32(PARTIAL)))
+            b.store(I32(0), b.inttoptr(self._at(tile, other=True), I32.as_pointer(1)))
+
+    def before(self, tile: ir.Value, count: ir.Value, carried: ir.Value) -> ir.Value:
+        """The words of the thread's bin in earlier tiles; those up to this one are left. `carried` are those of a
+        block that is alone with its row."""
+        e, b = self.e, self.e.builder
+        alone = b.icmp_signed("==", self.blocks, I32(1))
+        far = b.icmp_unsigned(">=", thread(e), I32(BINS))
+        done = b.or_(b.or_(alone, far), b.icmp_unsigned("==", tile, I32(0)))
+        start = [done, b.sub(tile, I32(1)), b.select(alone, carried, I32(0))]
+        with looped(e, start, lambda done, *_: b.not_(done)) as (state, following):
+            following += self._step(*state)
+        inclusive = b.add(state[2], count)
+        with b.if_then(b.not_(b.or_(alone, b.or_(far, b.icmp_unsigned("==", tile, I32(0)))))):
+            self.leave(tile, inclusive, I32(INCLUSIVE - (1 << 32)))
+        return state[2]
+
+    def _step(self, done: ir.Value, last: ir.Value, total: ir.Value) -> list[ir.Value]:
+        """Add what the next tiles before this one have left, as far as they have."""
+        e, b = self.e, self.e.builder
+        tiles = [b.sub(last, I32(k)) for k in range(LOOKBACK)]
+        tiles = [b.select(b.icmp_signed(">=", tile, I32(0)), tile, I32(0)) for tile in tiles]
+        text = "ld.relaxed.gpu.global.b32 $0, [$1];"
+        seen = [e.asm(I32, text, "=r,l,~{memory}", [self._at(tile)], True) for tile in tiles]
+        going = b.not_(done)
+        for word in seen:
+            taken = b.and_(going, b.icmp_unsigned(">=", word, I32(PARTIAL)))
+            total = b.add(total, b.select(taken, b.and_(word, I32(COUNT)), I32(0)))
+            last = b.sub(last, b.zext(taken, I32))
+            ends = b.and_(taken, b.icmp_signed("<", word, I32(0)))
+            done, going = b.or_(done, ends), b.and_(taken, b.not_(ends))
+        return [done, last, total]
 
 
-class TileScatter:
-    """Puts the tiles of a share in the order of a digit, and stores each bin's words behind those before it."""
+class Sweep:
+    """Puts the tiles of a row in the order of a digit, and stores each bin's words behind those before it."""
 
-    def __init__(self, e: Emitter, sorter: RadixSorter, scan: BlockScan, rooms: tuple, turn: ir.Value) -> None:
+    def __init__(self, e: Emitter, sorter: RadixSorter, rooms: tuple, shift: ir.Value, ranks, lookback) -> None:
         room, padded, half = rooms
         other = e.builder.xor(half, I32(1))
-        self.e, self.sorter, self.scan, self.turn = e, sorter, scan, turn
+        self.e, self.sorter, self.keys, self.shift = e, sorter, sorter.keys, shift
+        self.ranks, self.lookback = ranks, lookback
         self.source, self.target = (sorter.words_at(e, room, padded, h) for h in (half, other))
         self.columns, self.columns_out = (sorter.positions_at(e, room, padded, h) for h in (half, other))
-        self.own, self.warp = thread(e), e.builder.lshr(thread(e), I32(5))
-        self.ranks = e.shared_array(I32, WARPS * BINS)  # of each warp: words of each digit so far, then their places
-        self.shifts = e.shared_array(I32, BINS)  # distance from a position in the tile to that in the row
-        self.words = e.shared_array(sorter.word, sorter.tile)  # the tile in order
+        self.own, self.words, self.shifts = thread(e), sorter.shared_words(e), sorter.shifts(e)
 
-    def run(self, begin: ir.Value, end: ir.Value, first: ir.Value, moves: ir.Value) -> None:
-        """All tiles of a share; `first` is the next place of the thread's bin."""
-        e, b = self.e, self.e.builder
-        more = lambda start, _: b.icmp_signed("<", start, end)  # noqa: E731
-        with looped(e, [begin, first], more) as (state, following):
-            start, place = state
-            for warp in range(WARPS):
-                b.store(I32(0), shared(e, self.ranks, b.add(self.own, I32(warp * BINS))))
+    def run(self, columns: ir.Value, moves: ir.Value, block: ir.Value) -> None:
+        """The block's tiles."""
+        e, b, tiles = self.e, self.e.builder, self.lookback.tiles
+        more = lambda tile, _: b.icmp_signed("<", tile, tiles)  # noqa: E731
+        with looped(e, [block, I32(0)], more) as (state, following):
+            tile, carried = state
+            start = b.mul(tile, I32(self.sorter.tile))
+            room = b.sub(columns, start)
+            words = self._load(self.source, self.sorter.word, start, room)
+            self.ranks.count([self.keys.digit(e, word, self.shift) for word in words])
             e.barrier()
-            places, words = self._load(start, end)
-            ranks = [self._rank(self._digit(p, word, end)) for p, word in zip(places, words)]
+            begins, totals = self.ranks.offsets()
+            self.lookback.leave_own(tile, totals[0])
+            held = self._columns(moves, start, room) if self.sorter.positions else []
             e.barrier()
-            count = self._find_places(place)
+            self._place(words, held)
+            before = self.lookback.before(tile, totals[0], carried)
+            with b.if_then(b.icmp_unsigned("<", self.own, I32(BINS))):
+                first = b.load(shared(e, self.sorter.begins(e), self.own))
+                b.store(b.sub(b.add(first, before), begins[0]), shared(e, self.shifts, self.own))
             e.barrier()
-            slots = [self._slot(rank) for rank in ranks]
-            left = self._store_words(slots, words, b.sub(end, start))
-            if self.sorter.positions:
-                self._store_positions(slots, self._columns(places, moves, start, end), left)
+            self._store(room)
             e.barrier()
-            following += [b.add(start, I32(self.sorter.tile)), b.add(place, count)]
+            following += [b.add(tile, self.lookback.blocks), b.add(before, totals[0])]
 
-    def _load(self, start: ir.Value, end: ir.Value) -> tuple[list[ir.Value], list[ir.Value]]:
-        """(columns, words) of a thread: those of a warp are neighbours."""
-        e, b, items = self.e, self.e.builder, self.sorter.items
-        first = b.add(b.add(start, b.mul(self.warp, I32(WARP * items))), lane(e))
-        places = [b.add(first, I32(k * WARP)) for k in range(items)]
-        there = [b.icmp_signed("<", place, end) for place in places]
-        return places, [load_if(e, w, self.source, p, start, self.sorter.word) for w, p in zip(there, places)]
-
-    def _digit(self, place: ir.Value, word: ir.Value, end: ir.Value) -> ir.Value:
-        """The digit of a word; what is missing comes last."""
+    def _first(self) -> ir.Value:
+        """Where the thread's first word is in a tile: those of a warp are neighbours."""
         b = self.e.builder
-        there = b.icmp_signed("<", place, end)
-        return b.select(there, self.sorter.digit(self.e, word, self.turn), I32(BINS - 1))
+        return b.add(b.mul(warp_of(self.e), I32(WARP * self.sorter.items)), lane_of(self.e))
 
-    def _rank_of(self, digit: ir.Value) -> ir.Value:
-        return shared(self.e, self.ranks, self.e.builder.add(self.e.builder.mul(self.warp, I32(BINS)), digit))
+    def _load(self, source: ir.Value, kind: ir.IntType, start: ir.Value, room: ir.Value) -> list[ir.Value]:
+        """A thread's elements of a tile; what is missing is all ones."""
+        e, b, first, size = self.e, self.e.builder, self._first(), kind.width // 8
+        base, left = b.ptrtoint(at(e, source, b.add(start, first), kind), I64), b.sub(room, first)
+        text = (
+            "{{\n.reg .pred p;\nsetp.gt.s32 p, $2, {turn};\nmov.b{bits} $0, -1;\n"
+            "@p ld.global.b{bits} $0, [$1+{bytes}];\n}}"
+        )
+        letter, loaded = "l" if kind == I64 else "r", []
+        for turn in range(0, WARP * self.sorter.items, WARP):
+            piece = text.format(turn=turn, bits=kind.width, bytes=turn * size)
+            loaded.append(e.asm(kind, piece, f"={letter},l,r", [base, left], effect=True))
+        return loaded
 
-    def _rank(self, digit: ir.Value) -> ir.Value:
-        """A digit, and above it how many words of the warp with it come before; they are counted."""
-        e, b = self.e, self.e.builder
-        mask = e.asm(I32, "match.any.sync.b32 $0, $1, 0xffffffff;", "=r,r", [digit], effect=True)
-        below = b.and_(mask, b.sub(b.shl(I32(1), lane(e)), I32(1)))
-        address = self._rank_of(digit)
-        before = b.load(address)
-        sync_warp(e)
-        with b.if_then(b.icmp_unsigned("==", below, I32(0))):
-            b.store(b.add(before, e.call(I32, "llvm.ctpop.i32", [mask])), address)
-        sync_warp(e)
-        rank = b.add(before, e.call(I32, "llvm.ctpop.i32", [below]))
-        return b.or_(b.shl(rank, I32(8)), digit)
+    def _place(self, words: list[ir.Value], columns: list[ir.Value]) -> None:
+        """Put the words, and their columns, where they belong in the tile."""
+        e, b, shared_columns = self.e, self.e.builder, self.sorter.shared_columns(self.e)
+        at_once = AT_ONCE if not columns else AT_ONCE_WITH_COLUMNS if e.cc >= (9, 0) else 1  # as registers last
+        for k in range(0, len(words), at_once):
+            some = words[k : k + at_once]
+            slots = self.ranks.slots([self.keys.digit(e, opaque(e, word), self.shift) for word in some])
+            for slot, word in zip(slots, some):
+                b.store(word, shared(e, self.words, slot))
+            for slot, column in zip(slots, columns[k : k + at_once]):
+                b.store(column, shared(e, shared_columns, slot))
 
-    def _slot(self, rank: ir.Value) -> ir.Value:
-        """The place of a word in the tile."""
-        b = self.e.builder
-        begin = b.load(self._rank_of(b.and_(rank, I32(BINS - 1))))
-        return b.add(begin, b.lshr(rank, I32(8)))
-
-    def _find_places(self, place: ir.Value) -> ir.Value:
-        """Where the words of each warp with the thread's digit begin in the tile; how many there are in all."""
-        e, b = self.e, self.e.builder
-        addresses = [shared(e, self.ranks, b.add(self.own, I32(warp * BINS))) for warp in range(WARPS)]
-        counts = [b.load(address) for address in addresses]
-        total = counts[0]
-        for count in counts[1:]:
-            total = b.add(total, count)
-        begin = following = self.scan.exclusive(total)
-        for address, count in zip(addresses, counts):
-            b.store(following, address)
-            following = b.add(following, count)
-        b.store(b.sub(place, begin), shared(e, self.shifts, self.own))
-        return total
-
-    def _store_words(self, slots: list[ir.Value], words: list[ir.Value], room: ir.Value) -> list[tuple]:
-        """Store the tile's words; the (slot, whether it is there, place in the row) of what the thread stored."""
-        e, b, left = self.e, self.e.builder, []
-        for slot, word in zip(slots, words):
-            b.store(word, shared(e, self.words, slot))
-        e.barrier()
+    def _store(self, room: ir.Value) -> None:
+        """The tile's words and columns go to the places of their bins in the row."""
+        e, b, threads, size = self.e, self.e.builder, self.sorter.threads, self.sorter.word
+        words = shared(e, self.words, self.own)
+        columns = shared(e, self.sorter.shared_columns(e), self.own)
         for k in range(self.sorter.items):
-            slot = b.add(self.own, I32(k * THREADS))
-            there = b.icmp_signed("<", slot, room)
-            word = b.load(shared(e, self.words, slot))
-            shift = b.load(shared(e, self.shifts, self.sorter.digit(e, word, self.turn)))
-            left.append((slot, there, b.add(shift, slot)))
-            with b.if_then(there):
-                b.store(word, at(e, self.target, left[-1][2], self.sorter.word))
-        return left
+            slot, turn = b.add(self.own, I32(k * threads)), I32(k * threads)
+            word = b.load(b.gep(words, [turn]))
+            place = b.add(b.load(shared(e, self.shifts, self.keys.digit(e, word, self.shift))), slot)
+            with b.if_then(b.icmp_signed("<", slot, room)):
+                b.store(word, at(e, self.target, place, size))
+                if self.sorter.positions:
+                    b.store(b.load(b.gep(columns, [turn])), at(e, self.columns_out, place, I32))
 
-    def _columns(self, places: list[ir.Value], moves: ir.Value, start: ir.Value, end: ir.Value) -> list[ir.Value]:
+    def _columns(self, moves: ir.Value, start: ir.Value, room: ir.Value) -> list[ir.Value]:
         """The columns of a thread's words: where they are, until words have moved."""
-        e, b = self.e, self.e.builder
-
-        def load() -> list[ir.Value]:
-            there = [b.icmp_signed("<", place, end) for place in places]
-            return [load_if(e, w, self.columns, p, start, I32) for w, p in zip(there, places)]
-
-        return when(e, b.icmp_signed("!=", moves, I32(0)), places, load)
-
-    def _store_positions(self, slots: list[ir.Value], held: list[ir.Value], left: list[tuple]) -> None:
-        """The columns of the words go where the words went."""
-        e, b = self.e, self.e.builder
-        columns = shared_bytes(self.words, I32, e)
-        e.barrier()
-        for slot, column in zip(slots, held):
-            b.store(column, shared(e, columns, slot))
-        e.barrier()
-        for slot, there, place in left:
-            with b.if_then(there):
-                b.store(b.load(shared(e, columns, slot)), at(e, self.columns_out, place, I32))
+        b, first = self.e.builder, self.e.builder.add(start, self._first())
+        places = [b.add(first, I32(k * WARP)) for k in range(self.sorter.items)]
+        moved = b.icmp_signed("!=", moves, I32(0))
+        return when(self.e, moved, places, lambda: self._load(self.columns, I32, start, room))
 
 
 def ranked(sorter: RadixSorter, part: str, count: int) -> Callable:
@@ -280,11 +299,11 @@ def ranked(sorter: RadixSorter, part: str, count: int) -> Callable:
     def emit(e, *given):
         room, padded, half, moves, *span = given
         b, (first, limit) = e.builder, (narrow(e, value) for value in span)
-        places = [b.add(first, I32(k * THREADS)) for k in range(max(count, 1))]
+        places = [b.add(first, I32(k * sorter.threads)) for k in range(max(count, 1))]
         places = [b.select(b.icmp_signed("<", place, limit), place, I32(0)) for place in places]
         if part == "values":
             words = sorter.words_at(e, room, padded, half)
-            return e.pack(result, [sorter.element(e, b.load(at(e, words, p, sorter.word))) for p in places])
+            return e.pack(result, [sorter.keys.element(e, b.load(at(e, words, p, sorter.word))) for p in places])
         columns = sorter.positions_at(e, room, padded, half)
         load = lambda: [b.load(at(e, columns, p, I32)) for p in places]  # noqa: E731
         return e.pack(result, [wide(e, p) for p in when(e, b.icmp_signed("!=", moves, I32(0)), places, load)])

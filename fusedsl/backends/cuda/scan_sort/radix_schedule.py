@@ -13,15 +13,16 @@ from ....kernel_ir.phase import Sort
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import RowSchedule
 from ..schedule_base import Extents
-from .sort_method import sort_of
+from .sort_method import BINS, SCAN_WORDS, WARP, sort_of
 
-THREADS, BLOCKS = 256, 2  # threads per block: one for each bin; blocks per SM: few, with many words in flight
-STAGE = 16 << 10  # bytes of a tile of words that is sorted in shared memory
-MOST_COLUMNS = 1 << 30  # columns of a row: positions are int32
-PASS_REGISTERS = 110  # registers of a thread that ranks and scatters a tile
+THREADS, THREADS_WITH_COLUMNS = 512, 256  # of a block, where words go alone and where columns go along
+WORDS = 16  # 32-bit words of a thread in a tile
+MOST_COLUMNS = 1 << 30  # columns of a row: positions are int32, counts have two bits for marks
+PASS_REGISTERS, COLUMN_REGISTERS = 64, 80  # registers of a thread that ranks and scatters a tile; with columns
 ADDRESSING = 20  # registers for addresses, beside those of the bodies
 READ_AHEAD = 8  # elements that a thread loads at once as it makes keys, and as it works on the ranks
-BINS_BYTES = 1024  # bytes of a block's histogram of a digit
+STATE_BYTES = 4 * BINS  # bytes that a tile leaves: a count of each bin
+RESERVED = 2048  # bytes of shared memory that a block leaves to the system, and to what is static
 PADDING = 64  # words: each of a row's two buffers is a multiple of it
 
 
@@ -52,9 +53,20 @@ class RadixSortSchedule(RowSchedule):
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         sort, groups = sort_of(kernel), self.groups(prod(extents[: kernel.row_axes]))
         assert sort is not None
-        workspace = self.grid * BINS_BYTES + groups * row_bytes(sort, extents[-1])
+        tiles = -(-extents[-1] // self.tile)
+        workspace = groups * (row_bytes(sort, extents[-1]) + 2 * tiles * STATE_BYTES)
         launch = LaunchConfig(self.grid, self.block_threads, cooperative=True, workspace=workspace)
-        return replace(launch, semaphores=2 * groups)
+        return replace(launch, semaphores=groups * counters(sort), shared=tile_bytes(sort, self.threads, self.tile))
+
+
+def counters(sort: Sort) -> int:
+    """Counters of a row that are 0 before a launch and after it: two of the barrier, and those of all digits."""
+    return 2 + passes(sort) * BINS
+
+
+def tile_bytes(sort: Sort, threads: int, tile: int) -> int:
+    """Shared memory of a block: words and columns of a tile, counters of each warp, places of bins, totals."""
+    return tile * (word_bytes(sort) + 4 * sort.has_positions) + 4 * (threads // WARP * BINS + 2 * BINS + SCAN_WORDS)
 
 
 def word_bytes(sort: Sort) -> int:
@@ -73,9 +85,9 @@ def passes(sort: Sort) -> int:
 
 
 def pass_bytes(sort: Sort) -> tuple[int, int]:
-    """Bytes that a pass reads, and writes, of an element: its word twice, and its column."""
-    word, column = word_bytes(sort), 4 * sort.has_positions
-    return 2 * word + column, word + column
+    """Bytes that a pass reads, and writes, of an element: its word and its column."""
+    size = word_bytes(sort) + 4 * sort.has_positions
+    return size, size
 
 
 def can_radix_sort(kernel: KernelIR, columns: int) -> bool:
@@ -88,15 +100,17 @@ def schedule_radix_sort(kernel: KernelIR, extents: Extents, hardware: Hardware) 
     """How blocks share the rows of a kernel that `can_radix_sort`."""
     sort, rows, columns = sort_of(kernel), max(1, prod(extents[: kernel.row_axes])), extents[-1]
     assert sort is not None
-    items = STAGE // (THREADS * word_bytes(sort))
+    threads, items = THREADS_WITH_COLUMNS if sort.has_positions else THREADS, WORDS * 4 // word_bytes(sort)
     read = [kernel.operands[x.operand].dtype for x in kernel.element_loads]
     bodies = ADDRESSING + READ_AHEAD * (2 + register_count(read)) + most_registers_with_arguments(kernel.phases)
-    need = round(max(PASS_REGISTERS, bodies)) + (ADDRESSING if kernel.index64 else 0)
-    blocks = min(BLOCKS, blocks_for(hardware, need, THREADS))
-    registers = predicted_registers(kernel, hardware, need, blocks, THREADS)
+    ranking = COLUMN_REGISTERS if sort.has_positions else PASS_REGISTERS
+    need = round(max(ranking, bodies)) + (ADDRESSING if kernel.index64 else 0)
+    room = hardware.shared // (tile_bytes(sort, threads, threads * items) + RESERVED)
+    blocks = max(1, min(blocks_for(hardware, need, threads), room))
+    registers = predicted_registers(kernel, hardware, need, blocks, threads)
     slots = hardware.multiprocessors * blocks
-    share = min(max(1, slots // rows), -(-max(1, columns) // (THREADS * items)))
+    share = min(max(1, slots // rows), -(-max(1, columns) // (threads * items)))
     sharing = f"{share} blocks share a row, and meet" if share > 1 else "a block sorts a row, and waits"
-    reason = f"rows of {columns} are sorted by {passes(sort)} digits of 8 bits; {sharing} after each count and scatter"
-    schedule = RadixSortSchedule(1, READ_AHEAD, 0, THREADS, 1, blocks, items=items, grid=min(slots, rows * share))
+    reason = f"rows of {columns} are sorted by {passes(sort)} digits of 8 bits; {sharing} after each sweep"
+    schedule = RadixSortSchedule(1, READ_AHEAD, 0, threads, 1, blocks, items=items, grid=min(slots, rows * share))
     return replace(schedule, reason=reason, registers=registers)
