@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from ..compiler.numba_backend import I1, I32, I64, VOID, Emitter, emitted, ir, numba_type, types
+from ..compiler.numba_backend import I1, I32, I64, Emitter, emitted, ir, numba_type, types
 from ..tile.loops import looped, repeated, when
 from ..tile.shuffle import WARP
 from ..tile.tile import Tile
 from .digit_ranks import BINS, DIGIT_BITS, DigitRanks, lane_of, opaque, warp_of
-from .radix_digits import RadixSorter, at, narrow, shared, thread, wide
+from .radix_digits import BinLookback, RadixSorter, at, narrow, shared, thread, wide
 
 AT_ONCE, AT_ONCE_WITH_COLUMNS = 3, 2  # places that a thread finds before it stores what goes there
-LOOKBACK = 4  # tiles whose counts a thread reads at once
-PARTIAL, INCLUSIVE = 1 << 30, 2 << 30  # marks of a count: of the tile alone, of all tiles up to it
-COUNT = PARTIAL - 1
 
 
 def store_words(sorter: RadixSorter, tile: Tile) -> Callable:
@@ -127,74 +123,12 @@ def sweep_digit(sorter: RadixSorter) -> Callable:
             with b.if_then(has_bin):  # threads store and load their own
                 b.store(first, shared(e, sorter.begins(e), thread(e)))
             e.barrier()  # the totals have been read
-            lookback = Lookback(e, states, narrow(e, tiles), moves, blocks)
+            lookback = BinLookback(e, states, narrow(e, tiles), moves, blocks)
             sweep = Sweep(e, sorter, (room, padded, half), b.shl(turn, I32(3)), ranks, lookback)
             sweep.run(narrow(e, columns), moves, block)
         return b.select(stays, I32(0), I32(1))
 
     return emit
-
-
-@dataclass
-class Lookback:
-    """The counts that tiles leave of their bins, for the tiles behind them; those of the next pass are cleared."""
-
-    e: Emitter
-    states: ir.Value
-    tiles: ir.Value
-    moves: ir.Value  # passes whose words moved: these have one half of the states in turn
-    blocks: ir.Value
-
-    def _at(self, tile: ir.Value, other: bool = False) -> ir.Value:
-        """The address of what a tile leaves of the thread's bin."""
-        e, b = self.e, self.e.builder
-        half = b.and_(b.xor(self.moves, I32(int(other))), I32(1))
-        row = b.add(b.mul(half, self.tiles), tile)
-        own = b.and_(thread(e), I32(BINS - 1))
-        return b.ptrtoint(at(e, self.states, b.add(b.mul(row, I32(BINS)), own), I32), I64)
-
-    def leave(self, tile: ir.Value, count: ir.Value, mark: ir.Value) -> None:
-        text = "st.relaxed.gpu.global.b32 [$0], $1;"
-        self.e.asm(VOID, text, "l,r", [self._at(tile), self.e.builder.or_(count, mark)], True)
-
-    def leave_own(self, tile: ir.Value, count: ir.Value) -> None:
-        """The tile's own counts; nothing for the next pass."""
-        e, b = self.e, self.e.builder
-        with b.if_then(b.icmp_unsigned("<", thread(e), I32(BINS))):
-            first = b.icmp_unsigned("==", tile, I32(0))
-            self.leave(tile, count, b.select(first, I32(INCLUSIVE - (1 << 32)), I32(PARTIAL)))
-            b.store(I32(0), b.inttoptr(self._at(tile, other=True), I32.as_pointer(1)))
-
-    def before(self, tile: ir.Value, count: ir.Value, carried: ir.Value) -> ir.Value:
-        """The words of the thread's bin in earlier tiles; those up to this one are left. `carried` are those of a
-        block that is alone with its row."""
-        e, b = self.e, self.e.builder
-        alone = b.icmp_signed("==", self.blocks, I32(1))
-        far = b.icmp_unsigned(">=", thread(e), I32(BINS))
-        done = b.or_(b.or_(alone, far), b.icmp_unsigned("==", tile, I32(0)))
-        start = [done, b.sub(tile, I32(1)), b.select(alone, carried, I32(0))]
-        with looped(e, start, lambda done, *_: b.not_(done)) as (state, following):
-            following += self._step(*state)
-        inclusive = b.add(state[2], count)
-        with b.if_then(b.not_(b.or_(alone, b.or_(far, b.icmp_unsigned("==", tile, I32(0)))))):
-            self.leave(tile, inclusive, I32(INCLUSIVE - (1 << 32)))
-        return state[2]
-
-    def _step(self, done: ir.Value, last: ir.Value, total: ir.Value) -> list[ir.Value]:
-        """Add what the next tiles before this one have left, as far as they have."""
-        e, b = self.e, self.e.builder
-        tiles = [b.sub(last, I32(k)) for k in range(LOOKBACK)]
-        tiles = [b.select(b.icmp_signed(">=", tile, I32(0)), tile, I32(0)) for tile in tiles]
-        text = "ld.relaxed.gpu.global.b32 $0, [$1];"
-        seen = [e.asm(I32, text, "=r,l,~{memory}", [self._at(tile)], True) for tile in tiles]
-        going = b.not_(done)
-        for word in seen:
-            taken = b.and_(going, b.icmp_unsigned(">=", word, I32(PARTIAL)))
-            total = b.add(total, b.select(taken, b.and_(word, I32(COUNT)), I32(0)))
-            last = b.sub(last, b.zext(taken, I32))
-            ends = b.and_(taken, b.icmp_signed("<", word, I32(0)))
-            done, going = b.or_(done, ends), b.and_(taken, b.not_(ends))
-        return [done, last, total]
 
 
 class Sweep:
