@@ -125,7 +125,8 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedK
     kernel = UnfusedKernel(n, name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
     if n.op != "contract":
         return kernel
-    return replace(kernel, problem_size=_problem_size(n, extents), operand_dtype=n.args[0].type.dtype)
+    size, dtype = _problem_size(n, extents), n.args[0].type.dtype
+    return replace(kernel, operation="matmul", problem_size=size, operand_dtype=dtype)
 
 
 def _problem_size(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, int, int]:
@@ -147,7 +148,7 @@ def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mappi
     batch = max(1, round(a * b / max(1, results * terms * terms)))
     rows, columns = a // max(1, batch * terms), b // max(1, batch * terms)
     size, dtype = (batch, rows, columns, terms), _operand(factors[0]).type.dtype
-    return UnfusedKernel(n, "contract", read, written, work, n.type.dtype.compute is FLOAT64, size, dtype)
+    return UnfusedKernel(n, "matmul", read, written, work, n.type.dtype.compute is FLOAT64, size, dtype)
 
 
 def _work(n: Node, extents: Mapping[Symbol, int]) -> int:

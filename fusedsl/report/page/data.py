@@ -124,7 +124,7 @@ def _roofline(call: ResolvedCall, explanation: Explanation, owned: Owners, limit
     counts = [(k.bytes, products.get(n, k.instructions)) for n, k in enumerate(explanation.kernels)]
     times = [k.measured_seconds or k.seconds for k in explanation.kernels]
     steps = explanation.before.steps
-    has_products = any(step.operation == "contract" for step in steps)
+    has_products = any(step.operation == "matmul" for step in steps)
     kernels = [_point(*count, time, limits) for count, time in zip(counts, times)]
     operations = [_point(s.bytes, s.instructions, s.seconds, limits) for s in steps]
     return {"kernels": kernels, "operations": operations, "has_products": has_products}
@@ -138,7 +138,7 @@ def _products(call: ResolvedCall, owned: Owners) -> dict[int, int]:
     for step in unfused_kernels(call.graph, call.extents):
         for k in owned.get(step.node, ()):
             counts[k] = counts.get(k, 0) + step.instructions
-        multiplying.update(owned.get(step.node, ()) if step.operation == "contract" else ())
+        multiplying.update(owned.get(step.node, ()) if step.operation == "matmul" else ())
     return {k: counts[k] for k in multiplying}
 
 
