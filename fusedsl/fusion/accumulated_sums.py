@@ -30,23 +30,26 @@ UNROLLED = 32  # chunks that are read one by one, side by side
 MOST_PLACES = 4096  # of sums whose words have more chunks than that
 
 
-def accumulates(d: DType, places: Dim, count: Dim, fits: Fits) -> bool:
-    """Whether superaccumulators add so many values up: they take less time than to write and read the words."""
-    chunks = SUPERACCUMULATORS[ACCUMULATE][d].chunks
-    worth = expression("-", expression("*", places, chunks // 3), count)
+def accumulates(d: DType, places: Dim, count: Dim, mode: str, fits: Fits) -> bool:
+    """Whether superaccumulators add so many values up: where they have no more words than there are values."""
+    chunks = SUPERACCUMULATORS[_fold(mode)][d].chunks
+    more = expression("-", expression("*", places, chunks), count)
     few = chunks <= UNROLLED or fits(places, MOST_PLACES)
-    return few and fits(worth, 0) and fits(count, MOST_TERMS)
+    return few and fits(more, 0) and fits(count, MOST_TERMS)
+
+
+def _fold(mode: str) -> str:
+    return ACCUMULATE_RUNS if mode == RUNS else ACCUMULATE
 
 
 def accumulated(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str) -> Node:
     """`base` with the sums of values at places of its C order."""
     d, count = base.type.dtype, product(base.type.shape)
-    fold = ACCUMULATE_RUNS if mode == RUNS else ACCUMULATE
-    accumulator = SUPERACCUMULATORS[fold][d]
+    accumulator = SUPERACCUMULATORS[_fold(mode)][d]
     groups = expression("//", expression("+", count, GROUP - 1), GROUP)
     none = b.convert(b.literal(0), INT64)
     zeros = shapes.broadcast_to(b, none, (groups, accumulator.chunks, GROUP))
-    words = node("scatter", (zeros, places, values), (fold, mode), zeros.type)
+    words = node("scatter", (zeros, places, values), (_fold(mode), mode), zeros.type)
     summed = _unrolled if accumulator.chunks <= UNROLLED else _folded
     total = _with_specials(b, summed(b, accumulator, words), _chunk(words, accumulator.special))
     flat = shapes.reshape(b, total, (expression("*", groups, GROUP),))

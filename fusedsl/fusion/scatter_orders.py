@@ -39,7 +39,7 @@ def order_scatters(graph: Graph, extents: Mapping[Symbol, int], fits: Fits, unor
                 return _last(b, base, places, values, mode)
             case "sum" if n.type.dtype.kind == "f" and not unordered:
                 size, count = product(base.type.shape), product(places.type.shape)
-                summed = accumulated if accumulates(n.type.dtype, size, count, fits) else _sum
+                summed = accumulated if accumulates(n.type.dtype, size, count, mode, fits) else _sum
                 return summed(b, base, places, values, mode)
             case "max" if n.type.dtype.kind == "f":
                 return _largest(b, base, places, values, mode)

@@ -68,7 +68,7 @@ FORMS = {
     "scatter of sums": Form("Scatter", "scatter_add(400, int64(abs(x) * 20), x)", {"x": (700,)}),
     "shifted loads": Form("Elementwise", "sum(sliding_window(x, 5), -1)", {"x": (700,)}),
     "scatter of rows": Form("Scatter", "scatter_max(400, int64(abs(x[:, 0]) * 20), x)", {"x": (70, 5)}),
-    "scatter of sums of runs": Form("Scatter", "scatter_add(80, int64(abs(x) * 20), x)", {"x": (700,)}),
+    "scatter of sums of runs": Form("Scatter", "scatter_add(24, int64(abs(x) * 6), x)", {"x": (700,)}),
     "scatter into words of a block": Form("PrivateSum", "scatter_add(20, int64(abs(x) * 20), x)", {"x": (1600,)}),
     "scatter into bins of a block": Form("PrivateScatter", "scatter_max(40, int64(abs(x) * 20), x)", {"x": (700,)}),
     "counts": Form("PrivateScatter", "bincount(int32(abs(x) * 20), 40)", {"x": (700,)}),
