@@ -24,6 +24,7 @@ from .compiler.cuda_binary import CudaBinary
 from .compiler.wrapping_integers import wrapping
 from .elementwise.emit import emit_elementwise
 from .elementwise.flat_emit import emit_flat
+from .elementwise.repeats import RepeatedSchedule
 from .elementwise.schedule import ElementwiseSchedule, FlatSchedule
 from .elementwise.transpose_emit import emit_transpose
 from .elementwise.transpose_schedule import TransposeSchedule
@@ -59,6 +60,7 @@ from .small_matmul.schedule import SmallMatmulSchedule
 EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     ElementwiseSchedule: emit_elementwise,
     FlatSchedule: emit_flat,
+    RepeatedSchedule: emit_elementwise,
     TransposeSchedule: emit_transpose,
     **dict.fromkeys((ResidentRowSchedule, SmemRowSchedule, LoopedRowSchedule), emit_rows),
     **dict.fromkeys((LookbackSchedule, SortSchedule), emit_rows),

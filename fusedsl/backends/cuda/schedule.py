@@ -9,6 +9,7 @@ from ...kernel_ir.kernel import KernelIR, MixedReductionKernel
 from .batch_invariant import batch_invariant_form
 from .byte_table.choose import with_byte_tables
 from .columns.schedule import schedule_columns
+from .elementwise.repeats import schedule_repeated
 from .elementwise.schedule import schedule_elementwise
 from .elementwise.transpose_schedule import schedule_transpose
 from .matmul.schedule import schedule_matmul
@@ -63,4 +64,5 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexi
         if row.resident or (row.smem and spread):
             return row
         return schedule_cooperative(kernel, extents, hardware) or row
-    return schedule_transpose(kernel, extents, hardware) or schedule_elementwise(kernel, hardware)
+    moved = schedule_transpose(kernel, extents, hardware) or schedule_repeated(kernel, extents, hardware)
+    return moved or schedule_elementwise(kernel, hardware)

@@ -8,6 +8,7 @@ from ..emit.source_text import TILE, SourceBuilder, header
 from ..peephole import rewritten
 from ..tile import Tile, TileIntrinsics, load_value, thread_idx
 from . import load_shifted
+from .repeats import RepeatedIndex, RepeatedSchedule
 from .row_tiles import RowTileIndex
 from .schedule import ElementwiseSchedule
 
@@ -108,7 +109,8 @@ def _saves(kernel: KernelIR, base: int, loads: list[Load], width: int) -> bool:
 def _emit_grid(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     """Several axes: vectors are numbered along the last axis, then the others; each finds its place once."""
     kernel = src.kernel
-    index = RowTileIndex if schedule.row_tiles else MultiAxisIndex
+    repeated = isinstance(schedule, RepeatedSchedule)
+    index = RowTileIndex if schedule.row_tiles else RepeatedIndex if repeated else MultiAxisIndex
     vectors = index(src, tuple(range(kernel.axes)), schedule.width, "first", "count")
     used = sorted({load.operand for load in kernel.loads} | {s.operand for s in kernel.phases[0].stores})
     vectors.begin_tiles(schedule.vectors, schedule.threads, used)
