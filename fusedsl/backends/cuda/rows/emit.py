@@ -52,7 +52,7 @@ class GroupRow:
 
     @contextmanager
     def rows(self, emitter: PhaseEmitter) -> Iterator[None]:
-        s, elements, states = self.schedule, self.elements, ""
+        s, elements = self.schedule, self.elements
         threads = elements.define()
         if s.cluster > 1:
             self.src.emit(self.src.bind("enter_cluster", threads.cluster_init())())
@@ -63,9 +63,8 @@ class GroupRow:
         self.index.find_row()
         self.index.find_columns()
         if s.decoupled_lookback:
-            states = elements.scans.find_tile()
+            elements.scans.find_tile()
             yield
-            elements.scans.finish_tile(states)
             return
         elements.early.begin(emitter)
         if s.load_all_first:

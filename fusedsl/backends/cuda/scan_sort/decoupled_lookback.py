@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ..compiler.numba_backend import GLOBAL, I1, I8, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
-from ..tile.loops import looped, repeated
+from ..compiler.numba_backend import GLOBAL, I1, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
+from ..tile.loops import looped, repeated, when
 from ..tile.reduce import ReduceOp, State
 from ..tile.shuffle import WARP, shuffle
 from ..tile.thread_group import ThreadGroup
@@ -169,24 +169,29 @@ def tile_row(number, tiles):
 
 @intrinsic(3)
 def reset_lookback(semaphores, tiles, size):
-    """`reset_lookback(semaphores, tiles, size)`: the last block to call it clears the semaphores (`size` bytes)."""
+    """`reset_lookback(semaphores, tiles, size)`: the first warp of the last block to call it clears `size` bytes.
+
+    A block calls it before it stores its results: the fence would wait for them, and the next block for the fence.
+    """
 
     def emit(e, address, count, size):
         b, thread = e.builder, e.special_register("tid.x")
-        place = e.shared_array(I8, 1)
-        with b.if_then(b.icmp_unsigned("==", thread, I32(0))):
+
+        def arrive() -> list[ir.Value]:
             e.asm(VOID, FENCE, "~{memory}", [], effect=True)
             counter = b.inttoptr(b.add(address, I64(4)), I32.as_pointer(GLOBAL))
             before = b.atomic_rmw("add", counter, I32(1), "monotonic")
             e.asm(VOID, FENCE, "~{memory}", [], effect=True)
-            b.store(b.zext(b.icmp_unsigned("==", before, b.sub(count, I32(1))), I8), place)
-        e.barrier()
-        with b.if_then(b.icmp_unsigned("!=", b.load(place), I8(0))):
-            threads = b.zext(e.special_register("ntid.x"), I64)
-            first = b.mul(b.zext(thread, I64), I64(8))
-            more = lambda n: b.icmp_signed("<", n, size)  # noqa: E731
-            with repeated(e, first, more, lambda n: b.add(n, b.mul(threads, I64(8)))) as at:
-                b.store(I64(0), b.inttoptr(b.add(address, at), I64.as_pointer(GLOBAL)))
+            return [before]
+
+        with b.if_then(b.icmp_unsigned("<", thread, I32(WARP))):
+            (before,) = when(e, b.icmp_unsigned("==", thread, I32(0)), [I32(0)], arrive)
+            before = shuffle(e, "idx", before, 0, WARP)
+            with b.if_then(b.icmp_unsigned("==", before, b.sub(count, I32(1)))):
+                more = lambda n: b.icmp_signed("<", n, size)  # noqa: E731
+                first = b.mul(b.zext(thread, I64), I64(8))
+                with repeated(e, first, more, lambda n: b.add(n, I64(8 * WARP))) as at:
+                    b.store(I64(0), b.inttoptr(b.add(address, at), I64.as_pointer(GLOBAL)))
 
     return types.void, emit
 

@@ -39,6 +39,7 @@ class RowScans:
     src: SourceBuilder
     schedule: RowSchedule
     row: str
+    states: str = ""  # the bytes of the tiles' states
 
     def backwards(self, phase: Phase) -> bool:
         return any(use.reverse for use in phase.scan_uses)
@@ -57,6 +58,8 @@ class RowScans:
                     self._look_back(use)
                 else:
                     self._scan(use)
+            if self.schedule.decoupled_lookback and place == len(phase.scans) - 1:
+                self._finish_tile()
             for value in step.element.args:
                 emitter.provide(value)
             self.src.map_body(f"phase_{number}_{place}", step.element)
@@ -102,8 +105,8 @@ class RowScans:
         self.src.assign("tiles", f"int32(({extent} + {reach}) >> {shift})")
         self.src.assign("tile_index", take_tile("semaphores"))
 
-    def find_tile(self) -> str:
-        """Where the block's tile is in its row, and where states are; the bytes of these."""
+    def find_tile(self) -> None:
+        """Where the block's tile is in its row, and where states are."""
         src, row, index = self.src, self._row_number(), self.src.kernel.index
         src.assign("tile_in_row", f"int32(tile_index - {row} * tiles)")
         src.assign("rows_tiles", "int32(rows * tiles)")
@@ -115,8 +118,8 @@ class RowScans:
             place = f"offset_{k} + (int64(rows_tiles) + 2 * int64(groups)) * {size}"
         tile = "(tiles - 1 - tile_in_row)" if self.backwards(phase) else "tile_in_row"
         src.assign("column", f"{index}(start + {index}({tile}) * {self.schedule.tile_elements})")
-        return place
+        self.states = place
 
-    def finish_tile(self, place: str) -> None:
-        """Count the block's tile as done; the last one clears the states."""
-        self.src.emit(reset_lookback("semaphores", "rows_tiles", f"int64({HEADER}) + {place}"))
+    def _finish_tile(self) -> None:
+        """Count the block's tile as one that reads no states any more; the last one clears them."""
+        self.src.emit(reset_lookback("semaphores", "rows_tiles", f"int64({HEADER}) + {self.states}"))
