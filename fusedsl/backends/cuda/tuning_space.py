@@ -14,7 +14,6 @@ from .elementwise.schedule import ElementwiseSchedule
 from .elementwise.transpose_schedule import TransposeSchedule
 from .matmul.mma_schedule import MmaMatmulSchedule
 from .matmul.schedule import MatmulSchedule
-from .matmul.sm90.schedule import Sm90MatmulSchedule, with_lead
 from .rows.cooperative import CooperativeSchedule
 from .rows.persistent_cluster import PersistentClusterSchedule
 from .rows.schedule import WARP, LoopedRowSchedule, ResidentRowSchedule
@@ -48,8 +47,6 @@ def tuning_space(schedule: Any, kernel: KernelIR, hardware: Hardware) -> tuple[A
             near = _of_loop(schedule, kernel, hardware)
         case TransposeSchedule() | MatmulSchedule() | MmaMatmulSchedule() | MixedReductionSchedule():
             near = iter(())
-        case Sm90MatmulSchedule():
-            near = (with_lead(schedule, lead) for lead in range(schedule.stages))
         case _:
             near = _bounds(schedule, schedule.block_threads, hardware)
     different = (other for other in near if other != schedule)

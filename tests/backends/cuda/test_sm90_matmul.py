@@ -97,17 +97,6 @@ def test_every_tile_shape_gives_the_same(name, shape, columns, chosen):
     assert {(s.warpgroups, s.pingpong, s.cluster, s.columns) for s in made} == {(*shape, columns)}
 
 
-@pytest.mark.parametrize("lead", [1, 3])
-@pytest.mark.parametrize("cluster", [1, 2])
-@pytest.mark.parametrize("k", [64, 520])
-def test_warpgroups_of_a_tile_take_turns_at_their_epilogues(lead, cluster, k, chosen, monkeypatch):
-    made, only = chosen
-    monkeypatch.setattr(sm90_schedule, "LEAD", lead)
-    only(warpgroups=2, pingpong=1, cluster=cluster, columns=128)
-    agrees(*EPILOGUES["bias of columns, a residual"], arrays(k=k))  # a tile of one K-slice, and of nine
-    assert {s.lead for s in made} == {lead}
-
-
 @pytest.mark.parametrize("splits", [2, 3])
 @pytest.mark.parametrize("columns, warpgroups", [(64, 2), (128, 1)])
 def test_parts_of_a_sum_are_added_in_order(splits, columns, warpgroups, chosen, monkeypatch):
@@ -268,3 +257,20 @@ def test_parts_of_a_sum_are_added_before_rows_are_folded(chosen, folded, monkeyp
     assert 2 in {s.splits for s in made if isinstance(s, sm90_schedule.Sm90MatmulSchedule)}
     expected = fd.kernel("logsumexp(x @ w, -1)")(x.astype(np.float64), w.astype(np.float64))
     np.testing.assert_allclose(found.astype(np.float64), expected, rtol=2.0**-7)
+
+
+@pytest.mark.parametrize("nan_at", [None, 3, 130])
+def test_the_first_of_equals_and_of_nan_is_found_in_panels(nan_at, chosen, folded):
+    made, only = chosen
+    only(columns=128, warpgroups=2, pingpong=1, cluster=1)
+    given = arrays(m=72, k=520)
+    x, w = given["x"], given["w"].copy()
+    w[:, 100:] = w[:, :100]
+    if nan_at is not None:
+        w[7, [nan_at, nan_at + 1]] = np.nan
+    expected = (
+        np.argmax(x.astype(np.float64) @ w.astype(np.float64), axis=-1) if nan_at is None else np.full(72, nan_at)
+    )
+    with emulated_gpu() as gpu:
+        found = to_host(fd.kernel("argmax(x @ w, -1)", fallback=False)(gpu.asarray(x), gpu.asarray(w)))
+    np.testing.assert_array_equal(found, expected)

@@ -15,7 +15,7 @@ class FragmentIntrinsics(Named):
     column_offsets = Method("", "")
     in_bounds = Method("", "start, limit")
     flags = Method("", "words")
-    fold = Method("op", "*lifted")
+    fold = Method("op, ordered=False", "*lifted")
     pack = Method("name", "values")
     unpack = Method("name", "pairs")
     unpack_bits = Method("packed=False", "words")

@@ -23,10 +23,11 @@ from ..math import convert
 from ..tile.element import narrowed_value, pair, unpaired
 from ..tile.element_registers import element_type
 from ..tile.loops import looped
-from ..tile.reduce import ReduceOp, State
+from ..tile.reduce import ReduceOp
 from ..tile.scalar_functions import elements_of, mapped, scalar_function
 from ..tile.thread_index import thread_here
 from .fragment_layout import ROWS, FragmentLayout
+from .row_states import chained, chained_in_order, packed_states, row_states
 
 INSTRUCTIONS = {  # mma.sync of a dtype
     "bfloat16": "m16n8k16.row.col.f32.bf16.bf16.f32",
@@ -38,7 +39,6 @@ INSTRUCTIONS = {  # mma.sync of a dtype
 }
 LETTERS = {F32: "f", I32: "r", F64: "d"}  # of registers, by their type
 STEP = 8  # elements of a chunk of `in_chunks`
-CHAINS = 2  # independent reductions of a row, for instruction-level parallelism
 
 
 class Fragment(FragmentLayout):
@@ -140,8 +140,8 @@ class Fragment(FragmentLayout):
 
         return mapped(signature, count, values_of, step)
 
-    def fold(self, rule_of: ReduceOp) -> Callable:
-        """`fold(lifted…)`: the reduction of this thread's elements of each row."""
+    def fold(self, rule_of: ReduceOp, ordered: bool = False) -> Callable:
+        """`fold(lifted…)`: the reduction of this thread's elements of each row; `ordered`: identities are the last."""
 
         def rule(*kinds):
             result = row_states(rule_of)
@@ -151,7 +151,8 @@ class Fragment(FragmentLayout):
                 states = []
                 for row in range(ROWS):
                     own = [k for k in range(self.count) if k // 2 % 2 == row]
-                    states.append(_chained(e, rule_of, [[elements[k] for elements in lists] for k in own]))
+                    chain = chained_in_order if ordered and rule_of.follow else chained
+                    states.append(chain(e, rule_of, [[elements[k] for elements in lists] for k in own]))
                 return packed_states(e, rule_of, states)
 
             return result, emit
@@ -271,20 +272,3 @@ def _bits(e: Emitter, body: ScalarFunction, lists: list[Callable], first: int, c
             word = b.or_(word, b.shl(b.zext(condition, I32), at))
         following += [b.add(k, I32(2)), word]
     return state[1]
-
-
-def row_states(rule_of: ReduceOp) -> types.Type:
-    parts = [types.UniTuple(kind, ROWS) for kind in rule_of.state]
-    return parts[0] if len(parts) == 1 else types.Tuple.from_types(parts)
-
-
-def packed_states(e: Emitter, rule_of: ReduceOp, rows: list[State]) -> ir.Value:
-    parts = [e.pack(types.UniTuple(kind, ROWS), [row[n] for row in rows]) for n, kind in enumerate(rule_of.state)]
-    return parts[0] if len(parts) == 1 else e.pack(row_states(rule_of), parts)
-
-
-def _chained(e: Emitter, rule_of: ReduceOp, states: list[State]) -> State:
-    chains = states[:CHAINS]
-    for k, state in enumerate(states[CHAINS:]):
-        chains[k % CHAINS] = rule_of.merge.emit(e, chains[k % CHAINS] + state)
-    return rule_of.tree(e, chains)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from ..compiler.numba_backend import F32, emitted, intrinsic, ir, numba_type, types
 from ..tile.reduce import ReduceOp
 from ..tile.shuffle import shuffle
-from .fragment import any_of, packed_states, row_states
+from .fragment import any_of
 from .fragment_layout import ROWS
+from .row_states import packed_states, row_states
 
 
 @intrinsic(1)

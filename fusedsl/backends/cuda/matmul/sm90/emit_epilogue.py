@@ -116,7 +116,7 @@ class PanelEpilogue(PanelLoads):
                     f"select(valid, value, {nothing})",
                 )
                 src.assign(name, keep("in_bounds", name))
-        fold = src.bind(f"fold_{label}", self.fragment.fold(op), src.functions)
+        fold = src.bind(f"fold_{label}", self.fragment.fold(op, ordered=True), src.functions)
         over_quad = src.bind(f"quad_{label}", quad_all_reduce(op), src.functions)
         src.unpack(use, fold(*lifted))
         src.unpack(use, over_quad(*(value.name for value in use.accumulators)))

@@ -6,7 +6,6 @@ from ...emit.intrinsic import Function
 from ...mma.tile_sizes import ROWS, SWIZZLE_BYTES, WARPGROUP
 from ...tile import (
     bar_arrive,
-    bar_sync,
     k_major_descriptor,
     mbarrier_arrive,
     mbarrier_wait_parity,
@@ -18,7 +17,6 @@ from .work_tiles import Sm90WorkTiles
 
 SMEM_ADDRESSES = (1 << 18) - 1
 ROW_BYTES = SWIZZLE_BYTES  # of a swizzled row
-LEAD_BARRIER = 3  # the second warpgroup of a tile waits there for the first; 1 and 2 are those of each warpgroup
 
 
 class Sm90MatmulMainloop:
@@ -33,10 +31,6 @@ class Sm90MatmulMainloop:
         src, s = self.src, self.schedule
         start = self.bind_products()
         src.emit("k, before = int32(0), int32(0)")
-        if s.lead:
-            src.assign("lead", f"minimum(int32({s.lead}), slices)")
-            with src.if_("warpgroup == 1"):
-                src.emit(bar_sync(LEAD_BARRIER, 2 * WARPGROUP))
         with src.while_("k < slices"):
             src.emit(mbarrier_wait_parity("full + 8 * stage", "parity"))
             self.find_slice()
@@ -53,9 +47,6 @@ class Sm90MatmulMainloop:
                 src.assign("before", "stage")
             self.tiles.advance_stage()
             src.emit("k = int32(k + 1)")
-            if s.lead:
-                with src.if_("(warpgroup == 0) & (k == lead)"):
-                    src.emit(bar_arrive(LEAD_BARRIER, 2 * WARPGROUP))
         if s.pingpong > 1:
             src.emit(bar_arrive("2 - warpgroup", 2 * WARPGROUP))
 

@@ -20,7 +20,6 @@ MOST_SUMS = 256  # columns of accumulators of a warpgroup, over all products
 MOST_STAGES = 8
 SPLITS = (2, 3, 4, 6, 8)
 LEAST_SLICES = 8  # of a part of a tile
-LEAD = 0  # see Sm90MatmulSchedule.lead
 LONGEST = 1 << 31  # rows, columns and steps are int32
 COLUMNS = (256, 192, 128, 64)  # of a tile, that are tried
 SHAPES = ((2, 1, 1), (2, 1, 2), (1, 2, 1), (1, 2, 2), (1, 1, 1))  # warpgroups of a tile, tiles at once, cluster
@@ -104,12 +103,7 @@ def candidates(
             room = hardware.block_shared - one.smem_bytes + MOST_STAGES * (one.stage_bytes + 2 * MBARRIER_BYTES)
             stages = min(MOST_STAGES, room // (one.stage_bytes + 2 * MBARRIER_BYTES))
             if stages >= 2:
-                yield with_lead(replace(one, stages=stages), LEAD)
-
-
-def with_lead(s: Sm90MatmulSchedule, lead: int) -> Sm90MatmulSchedule:
-    """The schedule with this lead, as far as it has two warpgroups on a tile, and stages for what the second awaits."""
-    return replace(s, lead=min(lead, s.stages - 1) if s.warpgroups == 2 and s.parts == 1 else 0)
+                yield replace(one, stages=stages)
 
 
 def _is_loaded_in_boxes(s: Sm90MatmulSchedule) -> bool:

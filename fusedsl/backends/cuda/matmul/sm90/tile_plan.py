@@ -46,7 +46,6 @@ class Sm90MatmulSchedule(Schedule):
     parts: int = 1  # of float32: 2 for 3xtf32
     even_rows: bool = False  # where a thread's rows are neighbours: it stores pairs of them
     splits: int = 1  # warpgroups that sum parts of one tile, each over some of its K-slices
-    lead: int = 0  # K-slices that the first warpgroup of a tile is ahead of the second: their epilogues alternate
     blocks = 1
     registers: int = field(default=168, compare=False, kw_only=True)
     multiprocessors: int = field(default=0, compare=False)  # blocks that loop over tiles
