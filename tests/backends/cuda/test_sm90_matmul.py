@@ -259,13 +259,13 @@ def test_parts_of_a_sum_are_added_before_rows_are_folded(chosen, folded, monkeyp
     np.testing.assert_allclose(found.astype(np.float64), expected, rtol=2.0**-7)
 
 
-@pytest.mark.parametrize("nan_at", [None, 3, 130])
-def test_the_first_of_equals_and_of_nan_is_found_in_panels(nan_at, chosen, folded):
+@pytest.mark.parametrize("nan_at, columns", [(None, 200), (3, 192), (130, 200)])
+def test_the_first_of_equals_and_of_nan_is_found_in_panels(nan_at, columns, chosen, folded):
     made, only = chosen
     only(columns=128, warpgroups=2, pingpong=1, cluster=1)
     given = arrays(m=72, k=520)
-    x, w = given["x"], given["w"].copy()
-    w[:, 100:] = w[:, :100]
+    x, w = given["x"], given["w"][:, :columns].copy()
+    w[:, 100:] = w[:, : columns - 100]
     if nan_at is not None:
         w[7, [nan_at, nan_at + 1]] = np.nan
     expected = (
@@ -274,3 +274,18 @@ def test_the_first_of_equals_and_of_nan_is_found_in_panels(nan_at, chosen, folde
     with emulated_gpu() as gpu:
         found = to_host(fd.kernel("argmax(x @ w, -1)", fallback=False)(gpu.asarray(x), gpu.asarray(w)))
     np.testing.assert_array_equal(found, expected)
+    assert {s.multiple for s in made if isinstance(s, sm90_schedule.Sm90MatmulSchedule)} == {
+        64 if columns == 192 else 2
+    }
+
+
+def test_whole_panels_are_folded_without_masks(chosen, folded):
+    chosen[1](columns=64, warpgroups=1, pingpong=1, cluster=1)
+    given = arrays(m=72, k=520)
+    x, w = given["x"], given["w"][:, :128].copy()
+    exact = x.astype(np.float64) @ w.astype(np.float64)
+    with emulated_gpu() as gpu:
+        made_of = fd.kernel("p = float32(x) @ float32(w); logsumexp(p, axis=-1), sum(p, -1)", fallback=False)
+        found = [to_host(y) for y in made_of(gpu.asarray(x), gpu.asarray(w))]
+    np.testing.assert_allclose(found[0], np.log(np.exp(exact).sum(-1)), rtol=1e-5)
+    np.testing.assert_allclose(found[1], exact.sum(-1), atol=1e-3)

@@ -166,7 +166,7 @@ class Sm90MatmulEmitter:
         count = s.columns * len(s.pairs) // 2
         fragment = src.bind("sum_fragment", Fragment(2 * count))
         zeros = src.bind("zeros", fragment.zeros() if s.kind.accumulator == "float32" else fragment.zeros("int32"))
-        epilogue = PanelEpilogue(src, self.tiles.operands.axes, s.panel, s.even, self._room(count))
+        epilogue = PanelEpilogue(src, self.tiles.operands.axes, s.panel, s.multiple, self._room(count))
         if s.pairs_rows:
             epilogue.pair_rows(s.kind.itemsize, s.even_rows)
         epilogue.store_by_tma(

@@ -36,8 +36,8 @@ STAGED_BYTES = ROWS * ROW_BYTES
 class PanelEpilogue(PanelLoads):
     """The epilogue of a warpgroup's tile."""
 
-    def __init__(self, src: SourceBuilder, axes: MatmulAxes, panel: int, even: bool, registers: int):
-        super().__init__(src, axes, panel, even, registers)
+    def __init__(self, src: SourceBuilder, axes: MatmulAxes, panel: int, multiple: int, registers: int):
+        super().__init__(src, axes, panel, multiple, registers)
         self.maps: dict[int, Function] = {}
         self.boxes: dict[int, TmaBox] = {}
         self.staged = 0  # panels of a tile so far
@@ -107,6 +107,16 @@ class PanelEpilogue(PanelLoads):
         lifted = [f"{value.name}_lifted" for value in use.inputs]
         for name, value in zip(lifted, use.inputs):
             src.assign(name, self._spread(value.name, value.dtype.name, self.fragment.elementwise, "element"))
+        if self.multiple % self.panel:
+            self._mask(use, lifted)
+        fold = src.bind(f"fold_{label}", self.fragment.fold(op, ordered=True), src.functions)
+        over_quad = src.bind(f"quad_{label}", quad_all_reduce(op), src.functions)
+        src.unpack(use, fold(*lifted))
+        src.unpack(use, over_quad(*(value.name for value in use.accumulators)))
+
+    def _mask(self, use: Reduction, lifted: Sequence[str]) -> None:
+        """Emit that the states of columns that do not exist are identities."""
+        src = self.src
         with src.if_(f"valid_columns < {self.panel}"):
             src.assign("in_bounds", src.bind("bounds", self.fragment.in_bounds())("int32(0)", "valid_columns"))
             for name, value, nothing in zip(lifted, use.inputs, use.identity):
@@ -116,10 +126,6 @@ class PanelEpilogue(PanelLoads):
                     f"select(valid, value, {nothing})",
                 )
                 src.assign(name, keep("in_bounds", name))
-        fold = src.bind(f"fold_{label}", self.fragment.fold(op, ordered=True), src.functions)
-        over_quad = src.bind(f"quad_{label}", quad_all_reduce(op), src.functions)
-        src.unpack(use, fold(*lifted))
-        src.unpack(use, over_quad(*(value.name for value in use.accumulators)))
 
     def _spread(self, name: str, dtype: str, domain, kind: str) -> str:
         """A value for each element, or each row, also where it varies along fewer axes."""

@@ -20,10 +20,10 @@ from .. import load_column_values, load_panel, load_row_pairs, paired_row_positi
 class PanelLoads:
     """The loads of a warpgroup's tile, panel by panel."""
 
-    def __init__(self, src: SourceBuilder, axes: MatmulAxes, panel: int, even: bool, registers: int):
-        """For panels of so many columns; whether the columns of the result are `even` in number; the registers of a
+    def __init__(self, src: SourceBuilder, axes: MatmulAxes, panel: int, multiple: int, registers: int):
+        """For panels of so many columns; what divides the number of columns of the result; the registers of a
         thread that loads of panels may take."""
-        self.src, self.kernel, self.axes, self.panel, self.even = src, src.kernel, axes, panel, even
+        self.src, self.kernel, self.axes, self.panel, self.multiple = src, src.kernel, axes, panel, multiple
         (self.row_axis,), (self.column_axis,) = axes.rows, axes.columns
         phase = src.kernel.phases[0]
         self.body = epilogue_functions(src.kernel, phase.row or Body((), (), ()))
@@ -125,7 +125,7 @@ class PanelLoads:
         """Neighbours that are accessed together: pairs where columns are contiguous, all lines aligned, and no column
         without a neighbour, beside which there may be what is not ours."""
         operand = self.kernel.operands[k]
-        return 2 if self.even and operand.near == self.column_axis and operand.near_access == "vector" else 1
+        return 2 if self.multiple > 1 and operand.near == self.column_axis and operand.near_access == "vector" else 1
 
     def _has_row_pairs(self, k: int) -> bool:
         """Whether both rows of a thread are accessed together: they are neighbours in memory, and none is without."""

@@ -13,7 +13,7 @@ from ...mma.tile_sizes import MBARRIER_BYTES, TMA_RANK
 from ...schedule_base import Extents
 from .clocks import predicted_clocks
 from .tensor_maps import is_stored_by_tma, tma_axes
-from .tile_plan import Sm90MatmulSchedule, clusters_of_tiles
+from .tile_plan import PANEL, Sm90MatmulSchedule, clusters_of_tiles
 from .wgmma_kinds import wgmma_kind
 
 MOST_SUMS = 256  # columns of accumulators of a warpgroup, over all products
@@ -85,13 +85,14 @@ def candidates(
     stores = tuple(
         store.operand for store in kernel.phases[0].row_stores if is_stored_by_tma(kernel, operands, store.operand)
     )
-    even = extents[operands.axes.columns[0]] % 2 == 0
+    divisors = (PANEL, 2, 1) if kernel.phases[0].panel_folds else (2, 1)
+    multiple = next(n for n in divisors if extents[operands.axes.columns[0]] % n == 0)
     for columns in COLUMNS:
         if columns * len(pairs) > MOST_SUMS:
             continue
         for warpgroups, pingpong, cluster in SHAPES:
             one = Sm90MatmulSchedule(
-                *(warpgroups, pingpong, columns, MOST_STAGES, cluster, pairs, majors, stores, even, kind.dtype),
+                *(warpgroups, pingpong, columns, MOST_STAGES, cluster, pairs, majors, stores, multiple, kind.dtype),
                 parts=2 if kind.dtype == "float32" and kernel.matmul == "3xtf32" else 1,
                 multiprocessors=hardware.multiprocessors,
             )

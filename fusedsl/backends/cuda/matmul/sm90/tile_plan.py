@@ -40,7 +40,7 @@ class Sm90MatmulSchedule(Schedule):
     pairs: tuple[tuple[int, int], ...]
     majors: tuple[str, ...]  # of each operand: "k" or "mn", its contiguous axis
     tma_stores: tuple[int, ...]  # outputs, as kernel operands, that are stored by TMA
-    even: bool  # the columns of the result, in number: a thread stores pairs of them
+    multiple: int  # what divides the number of the result's columns: 2 where threads store pairs; 64: whole panels
     dtype: str = "bfloat16"  # of the operands
     turned: bool = False
     parts: int = 1  # of float32: 2 for 3xtf32
