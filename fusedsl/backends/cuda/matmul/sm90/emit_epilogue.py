@@ -99,7 +99,9 @@ class PanelEpilogue(PanelLoads):
             value = self._spread(store.value, dtype.compute.name, self.fragment.rowwise, "row")
             first = f"{self._base(k)} + int64(panel_from >> {PANEL.bit_length() - 1}) * {dtype.itemsize}"
             addresses = self._addresses_from(first, k)
-            src.emit(write(addresses, value, "rows", src.names.extent(self.row_axis)))
+            # a tile may have panels beyond the columns, whose states would be those of the next row
+            limit = f"select(valid_columns > 0, int32({src.names.extent(self.row_axis)}), int32(0))"
+            src.emit(write(addresses, value, "rows", limit))
 
     def _fold(self, use: Reduction, label: str) -> None:
         """Emit a fold over the columns of the panel that exist."""
