@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from . import metric_counts
 from .arguments import Arguments, Describe, InsideTrace, Untraceable, check_options, keyword_names, positional_names
 from .config import Options, current
+from .context_values import inside
 from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, kind_of, trimmed
 from .fused_method import FusedMethod
 from .inspection import GivenCall, Inspectable, Inspected, check_save_keywords, split_options
@@ -145,11 +146,8 @@ class Fused(Inspectable, Generic[P, R]):
 
     def _recordable(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> FusedCall | None:
         """`prepared` for a call that torch's autograd records; None if the function writes an argument."""
-        token = recorded.set(True)
-        try:
+        with inside(recorded, True):
             call = self.prepared(args, keywords)
-        finally:
-            recorded.reset(token)
         return call if call.outs is None else None
 
     def prepare_abstract(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe) -> FusedCall:

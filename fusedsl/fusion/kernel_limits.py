@@ -11,7 +11,7 @@ from ..ir.ops import LEAVES, VIEWS
 from .demand_analysis import WORKS, array_below, below_views, cost
 from .formulation import STORED, AttentionMode, Formulation, ProductMode
 from .graph_products import factors_of, is_large, is_product, matmul_extents, summed_factors
-from .long_chains import last_readers, narrowest_cut
+from .long_chains import narrowest_cut
 from .long_joins import stored_pieces
 
 INSIDE = "it would be computed for each element of another product"
@@ -47,7 +47,7 @@ class KernelLimits:
         self.pieces, self.cuts = pieces.reasons, dict(pieces.stacks)  # cuts: arrays that one kernel may store
         self.order = list(walk(results))
         self.index = {n: k for k, n in enumerate(self.order)}
-        self.last = last_readers(self.order)
+        self.last = {array_below(a): k for k, n in enumerate(self.order) for a in n.args}
         self.stored: dict[Node, str] = {}
         self.products: dict[Node, int] = {}  # nesting depth of products that compute a node
         self.folded: dict[Node, bool] = {}  # whether elements of products are reduced in it

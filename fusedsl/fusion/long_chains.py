@@ -6,12 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ..ir.graph import Node
 from ..ir.ops import LEAVES
-from .demand_analysis import array_below, cost
-
-
-def last_readers(order: Sequence[Node]) -> dict[Node, int]:
-    """The place in the order of the last node that reads an array."""
-    return {array_below(a): k for k, n in enumerate(order) for a in n.args}
+from .demand_analysis import cost
 
 
 def narrowest_cut(

@@ -58,7 +58,7 @@ def lower_segment(segment: Segment, memory: ReadableArrays, same: SameExtent) ->
     results: Sequence[Node] = [part for r in written for part in parts_of(r)]
     for _, run in LOWERING_PASSES:
         results = run(results, same)
-    peeled = refine([_peel(r) for r in results])
+    peeled = refine([(r.args[0] if r.op == "reshape" and reshaped_argument(r) is None else r) for r in results])
     roots = regrouped(segment.targets, written, results, peeled)
     unsplit = _lowered(roots, memory)
     further = len(unsplit.temporaries) > len(memory.temporaries)
@@ -101,11 +101,6 @@ def _is_cut(n: Node) -> bool:
     if reshaped_argument(n) is not None or divides_by_literals(n.args[0].type.shape, n.type.shape):
         return False
     return n.args[0].op != "broadcast"
-
-
-def _peel(result: Node) -> Node:
-    """The value that is computed for a result: a final reshape is a view of the result instead."""
-    return result.args[0] if result.op == "reshape" and reshaped_argument(result) is None else result
 
 
 def _stores(

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from ..context_values import inside
+
 T = TypeVar("T")
 
 _planned: ContextVar[dict[Hashable, Any] | None] = ContextVar("planned", default=None)
@@ -15,14 +17,9 @@ _planned: ContextVar[dict[Hashable, Any] | None] = ContextVar("planned", default
 @contextmanager
 def shared_planning() -> Iterator[None]:
     """Inside, what is planned under one key is planned once. All plans are for the extents of one call."""
-    if _planned.get() is not None:
+    known = _planned.get()
+    with inside(_planned, {} if known is None else known):
         yield
-        return
-    token = _planned.set({})
-    try:
-        yield
-    finally:
-        _planned.reset(token)
 
 
 def planned_once(key: Hashable, make: Callable[[], T]) -> T:

@@ -45,7 +45,7 @@ def attention_work(
         counts[1],
         counts[2] + (terms if wide else 0),
         products=terms * slower if tensor else 0,
-        exposed_bytes=written + _q_bytes(kernel, bound),
+        exposed_bytes=written + bound.operand_bytes(scheduled_operands(kernel).q),
     )
 
 
@@ -108,8 +108,3 @@ def utilization(launch: KernelLaunch, hardware: Hardware, uneven: bool) -> float
     if uneven and items >= slots:
         return 1.0
     return max(1, items) / (-(-max(1, items) // slots) * slots)
-
-
-def _q_bytes(kernel: AttentionKernel, bound: BoundKernel) -> int:
-    """Bytes of the operand that rows are of."""
-    return bound.operand_bytes(scheduled_operands(kernel).q)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..backends.cuda.combo import ComboKernel, ComboSchedule, schedule_combo
 from ..backends.cuda.matmul.schedule import schedule_matmul
 from ..backends.cuda.rows.looped import prefers_looped
 from ..backends.cuda.schedule import Schedule, choose_with_tables
+from ..context_values import inside
 from ..errors import DeviceError
 from ..hardware import Hardware
 from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel, Operand
@@ -186,25 +187,14 @@ def _compile_once(key: tuple, make, kernel: Any, schedule: Any) -> CompiledKerne
     return dataclasses.replace(compiled, kernel=kernel, schedule=schedule)
 
 
-@contextlib.contextmanager
-def recorded() -> Iterator[dict[str, CompiledKernel]]:
+def recorded() -> AbstractContextManager[dict[str, CompiledKernel]]:
     """Records every kernel that is compiled or found compiled in the block, in this thread, by `unversioned_key`."""
-    recording: dict[str, CompiledKernel] = {}
-    token = _recorder.set(recording)
-    try:
-        yield recording
-    finally:
-        _recorder.reset(token)
+    return inside(_recorder, {})
 
 
-@contextlib.contextmanager
-def during_capture() -> Iterator[None]:
+def during_capture() -> AbstractContextManager[bool]:
     """Inside the block, compiling for CUDA is a DeviceError: the graph under capture would not contain it."""
-    token = _capturing.set(True)
-    try:
-        yield
-    finally:
-        _capturing.reset(token)
+    return inside(_capturing, True)
 
 
 def unversioned_key(key: tuple) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+
+from ..context_values import inside
 
 Acquisition = tuple[str, str, int]  # group, key, the group's limit
 
@@ -58,15 +60,9 @@ def acquire_all(acquisitions: Iterable[Acquisition]) -> bool:
         return True
 
 
-@contextlib.contextmanager
-def recording() -> Iterator[Recorded]:
+def recording() -> AbstractContextManager[Recorded]:
     """Records what is acquired inside the block, in this thread or task."""
-    recorded = Recorded()
-    token = _recorder.set(recorded)
-    try:
-        yield recorded
-    finally:
-        _recorder.reset(token)
+    return inside(_recorder, Recorded())
 
 
 def forget() -> None:

@@ -17,6 +17,7 @@ LAYERS = (
     (
         "errors",
         "config",
+        "context_values",
         "hardware",
         "debug",
         "generated_code",

@@ -9,7 +9,7 @@ from functools import cache
 from llvmlite import ir
 from llvmlite.ir.instructions import Instruction
 
-from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT32, INT64, DType
+from ...ir.types import BOOL, FLOAT32, FLOAT64, INT32, INT64, DType
 
 CONTRACT = ("contract",)
 
@@ -214,8 +214,3 @@ def absolute(x: LLVMValue) -> LLVMValue:
 
 def copysign(x: LLVMValue, sign: LLVMValue) -> LLVMValue:
     return intrinsic("copysign", x, sign)
-
-
-def integer_type(d: DType) -> DType:
-    """The signed integer type of the width of a float type."""
-    return DTYPES[f"int{d.bits}"]

@@ -59,9 +59,9 @@ def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:
     k = builder.phi(WORD)
     k.add_incoming(WORD(0), before)
     sums = [[builder.phi(vector) for _ in range(2)] for _ in range(rows)]
-    right = [_vector(builder, b, _place(builder, k, columns, v * lanes), scalar, vector, d) for v in range(2)]
+    right = [_vector(builder, b, _index(builder, k, columns, v * lanes), scalar, vector, d) for v in range(2)]
     for r, line in enumerate(sums):
-        left = splat(builder, _element(builder, a, _place(builder, k, rows, r), scalar), vector)
+        left = splat(builder, _element(builder, a, _index(builder, k, rows, r), scalar), vector)
         for v, accumulator in enumerate(line):
             accumulator.add_incoming(ir.Constant(vector, None), before)
             accumulator.add_incoming(vector_fma(builder, d, left, right[v], accumulator, vector), loop)
@@ -86,7 +86,7 @@ def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:
     builder.ret_void()
 
 
-def _place(builder, k, step: int, offset: int):
+def _index(builder, k, step: int, offset: int):
     return builder.add(builder.mul(k, WORD(step)), WORD(offset))
 
 

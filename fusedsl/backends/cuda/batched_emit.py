@@ -13,7 +13,7 @@ def emit_batched(part: str, kernel: KernelIR) -> str:
     table = kernel.batched
     assert table is not None
     start = f"half(words, int32({2 * table.starts_at} + {{}}))"
-    arguments = ["number", *(_place(table, slot, k) for k, slot in enumerate(kernel_params(kernel)))]
+    arguments = ["number", *(_slot_word(table, slot, k) for k, slot in enumerate(kernel_params(kernel)))]
     code = [
         '"""Find the call that this block belongs to, by the numbers of their first blocks, and do its work."""',
         "call = int32(0)",
@@ -32,7 +32,7 @@ def emit_batched(part: str, kernel: KernelIR) -> str:
     return "\n".join([part, "", "def kernel(words):", *indented(code)]) + "\n"
 
 
-def _place(table: BatchedCalls, slot: KernelParam, number: int) -> str:
+def _slot_word(table: BatchedCalls, slot: KernelParam, number: int) -> str:
     """The word of a slot, `number` of its kernel's, as the kernel reads it."""
     if slot.kind == "scalar" and slot.index in table.shared:
         return f"word(words, {table.shared_at + table.shared.index(slot.index)})"
@@ -45,5 +45,5 @@ def _place(table: BatchedCalls, slot: KernelParam, number: int) -> str:
 
 def _word(first: int, step: int) -> str:
     """A word of this block's call, `step` words after that of the call before."""
-    place = "call" if step == 1 else f"int32(call * {step})"
-    return f"word(words, int32({first} + {place}))" if first else f"word(words, {place})"
+    index = "call" if step == 1 else f"int32(call * {step})"
+    return f"word(words, int32({first} + {index}))" if first else f"word(words, {index})"

@@ -90,17 +90,13 @@ def _are_separate_weights(total: Node, kv_axis: Axis, free: dict[Node, frozenset
     """
     if not any(_reads_row_reduction(x, kv_axis, free) for x in total.args):
         return False
-    return all(scores(x, kv_axis, free) or _is_cheap_to_sum(x, kv_axis, free) for x in total.args)
+    return all(scores(x, kv_axis, free) or (kv_axis not in free[x] or free[x] == {kv_axis}) for x in total.args)
 
 
 def _reads_row_reduction(x: Node, kv_axis: Axis, free: dict[Node, frozenset]) -> bool:
     """Whether a weight reads a fold of scores, as softmax does."""
     rows = [n for n in direct_reductions([x]) if n.op == "fold" and len(n.attr[1]) == 1 and kv_axis not in free[n]]
     return bool(scores(x, kv_axis, free)) and any(scores(n.args[0], n.attr[1][0], free) for n in rows)
-
-
-def _is_cheap_to_sum(x: Node, kv_axis: Axis, free: dict[Node, frozenset]) -> bool:
-    return kv_axis not in free[x] or free[x] == {kv_axis}
 
 
 def _sum_addend(x: Node, fold: Node, free: dict[Node, frozenset]) -> Node:

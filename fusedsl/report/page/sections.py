@@ -25,7 +25,7 @@ def program(data: Data) -> str:
             escape(p["text"]),
             class_=colour(p["kernels"]),
             style=stripes(p["kernels"]),
-            title=_kernels(p["kernels"]),
+            title=" and ".join(f"kernel {k}" for k in p["kernels"]),
         )
         if p["kernels"]
         else escape(p["text"])
@@ -34,11 +34,6 @@ def program(data: Data) -> str:
     keys = "".join(tag("span", escape(f"kernel {k}"), class_=colour([k])) for k in range(len(report["kernels"])))
     given = escape("\n".join(report["arguments"]) or "no arguments")
     return tag("pre", pieces, class_="program") + tag("p", keys, class_="key") + tag("pre", given)
-
-
-def _kernels(kernels: Sequence[int]) -> str:
-    """kernel 0 and kernel 2"""
-    return " and ".join(f"kernel {k}" for k in kernels)
 
 
 def before_and_after(data: Data) -> str:

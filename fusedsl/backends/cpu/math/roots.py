@@ -5,8 +5,8 @@ One fma gives the rounding error of a root in double precision; its effect is ad
 
 from __future__ import annotations
 
-from ....ir.types import FLOAT32, FLOAT64
-from ..llvm_values import LLVMValue, absolute, constant_of, copysign, fma, integer_type, multiply_rounded, select, sqrt
+from ....ir.types import DTYPES, FLOAT32, FLOAT64
+from ..llvm_values import LLVMValue, absolute, constant_of, copysign, fma, multiply_rounded, select, sqrt
 from .convert import truncated
 from .elementary import INF
 
@@ -21,7 +21,7 @@ def cbrt(x: LLVMValue) -> LLVMValue:
     least, factor = SCALED[d]
     small = size < least
     a = select(small, size * factor**3, size)
-    y = truncated(fma(a.bits().to(d), -1 / 3, CUBE_LINE[d]), integer_type(d)).reinterpret(d)
+    y = truncated(fma(a.bits().to(d), -1 / 3, CUBE_LINE[d]), DTYPES[f"int{d.bits}"]).reinterpret(d)
     error = fma(-(a * y), y * y, 1)
     y = fma(y * error, fma(error, fma(error, 14 / 81, 2 / 9), 1 / 3), y)
     if d is FLOAT64:

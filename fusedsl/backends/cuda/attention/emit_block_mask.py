@@ -147,11 +147,11 @@ class BlockMaskBits:
         if not self.kv_bounds:
             return lines
         first, *others = self.kv_bounds_axes or (None,)
-        place = "0" if first is None else f"c{first}"
+        index = "0" if first is None else f"c{first}"
         for a in others:
-            place = f"({place}) * n{a} + c{a}"
+            index = f"({index}) * n{a} + c{a}"
         tiles = f"(({self.n} + {self.columns - 1}) // {self.columns})"
-        offset = f"({place}) * {tiles} * {8 * len(self.kv_bounds)}"
+        offset = f"({index}) * {tiles} * {8 * len(self.kv_bounds)}"
         return [*lines, f"bounds_at = int32({self._smem_bounds} + {offset})"]
 
     @property

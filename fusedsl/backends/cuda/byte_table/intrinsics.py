@@ -45,7 +45,7 @@ def set_entry(name: str) -> Callable:
     def emit(e, table, number, value, *, kinds):
         value = e.cast(value, kinds[2], numba_type(name))
         value = e.builder.zext(value, I8) if value.type == I1 else value
-        e.builder.store(value, _place(e, kind, table, number), align=kind.itemsize)
+        e.builder.store(value, _entry_pointer(e, kind, table, number), align=kind.itemsize)
 
     return emit
 
@@ -60,7 +60,7 @@ def look_up(name: str) -> Callable:
         def emit(e, table, bytes):
             entries = []
             for byte in e.unpack(bytes, len(tile)):
-                entry = e.builder.load(_place(e, kind, table, e.builder.zext(byte, I32)), align=kind.itemsize)
+                entry = e.builder.load(_entry_pointer(e, kind, table, e.builder.zext(byte, I32)), align=kind.itemsize)
                 entries.append(e.builder.icmp_unsigned("!=", entry, I8(0)) if kind.kind == "b" else entry)
             return e.pack(result, entries)
 
@@ -69,7 +69,7 @@ def look_up(name: str) -> Callable:
     return intrinsic(2)(rule)
 
 
-def _place(e: Emitter, kind: DType, table: ir.Value, number: ir.Value) -> ir.Value:
+def _entry_pointer(e: Emitter, kind: DType, table: ir.Value, number: ir.Value) -> ir.Value:
     """The pointer to an entry."""
     b = e.builder
     where = b.add(b.trunc(table, I32), b.mul(number, I32(kind.itemsize)))

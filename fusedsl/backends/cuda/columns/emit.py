@@ -235,15 +235,15 @@ class ColumnStrip:
         """Leave the states of this block; whoever goes on merges all of the strip, in the order of the parts."""
         src, s, before = self.src, self.schedule, self.exchange
         batch = max(1, BATCH_WORDS // (s.width * state_words([phase])))
-        record, places = record_bytes(s, self.kernel), record_places(s, phase)
+        record, offsets = record_bytes(s, self.kernel), record_places(s, phase)
         first = f"({before} * int64(strips) + int64(strip_index))" if before else "int64(strip_index)"
         src.assign("partials", f"workspace + {first} * splits * {record}")
         loads = []
-        for use, place in zip(phase.folds, places):
+        for use, offset in zip(phase.folds, offsets):
             intrinsics, state = emitter.reduction(use), use.accumulators[0].name
             op = intrinsics.op
-            store = src.bind(f"store_partial_{state}", REDUCER.store_partial(op, place), src.functions)
-            load_partials = REDUCER.load_partials(op, place, record, batch)
+            store = src.bind(f"store_partial_{state}", REDUCER.store_partial(op, offset), src.functions)
+            load_partials = REDUCER.load_partials(op, offset, record, batch)
             loads.append(src.bind(f"load_partials_{state}", load_partials, src.functions))
             src.emit(store(f"partials + split * {record}", intrinsics.all_reduce(accumulator_name(use))))
         if s.grid_sync:

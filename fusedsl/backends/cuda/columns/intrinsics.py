@@ -136,9 +136,9 @@ class ColumnReducer:
         def emit(e, at, value):
             b, states = e.builder, self._unpack(e, rule_of, value)
             with b.if_then(b.icmp_unsigned("==", self._level(e), I32(0))):
-                for place, state in zip(self._places(e, at, begin, self._lane(e), states[0]), zip(*states)):
+                for address, state in zip(self._part_addresses(e, at, begin, self._lane(e), states[0]), zip(*states)):
                     for k, part in enumerate(state):
-                        st_global(e, b.add(place, I64(k * size_of(part.type))), part)
+                        st_global(e, b.add(address, I64(k * size_of(part.type))), part)
 
         return emit
 
@@ -157,13 +157,13 @@ class ColumnReducer:
             for step in range(batch):
                 wanted = b.add(number, b.zext(b.mul(levels, I32(step)), I64))
                 in_bounds = b.icmp_signed("<", wanted, limit)
-                place = b.add(at, b.mul(b.select(in_bounds, wanted, I64(0)), I64(record)))
-                places = self._places(e, place, begin, lane, empty)
+                record_begin = b.add(at, b.mul(b.select(in_bounds, wanted, I64(0)), I64(record)))
+                addresses = self._part_addresses(e, record_begin, begin, lane, empty)
                 states = []
                 for k in range(self.width):
                     parts_of = [
                         ld_relaxed(e, b.add(p, I64(k * size_of(none.type))), none.type)
-                        for p, none in zip(places, empty)
+                        for p, none in zip(addresses, empty)
                     ]
                     states.append([b.select(in_bounds, part, none) for part, none in zip(parts_of, empty)])
                 partials.append(states)
@@ -187,15 +187,15 @@ class ColumnReducer:
         columns = [e.unpack(part, self.width) for part in parts]
         return [[column[k] for column in columns] for k in range(self.width)]
 
-    def _places(self, e: Emitter, at: ir.Value, begin: int, lane: ir.Value, state: State) -> list[ir.Value]:
+    def _part_addresses(self, e: Emitter, at: ir.Value, begin: int, lane: ir.Value, state: State) -> list[ir.Value]:
         """Where each part of a lane's states begins in a record."""
-        b, places = e.builder, []
+        b, addresses = e.builder, []
         lane = b.zext(lane, I64)
         for part in state:
             size = size_of(part.type) * self.width
-            places.append(b.add(at, b.add(b.mul(lane, I64(size)), I64(begin))))
+            addresses.append(b.add(at, b.add(b.mul(lane, I64(size)), I64(begin))))
             begin += -(-size * (self.max_threads or self.threads_x) // RECORD_ALIGNMENT) * RECORD_ALIGNMENT
-        return places
+        return addresses
 
     def _joined(self, e: Emitter, rule_of: ReduceOp, states: States) -> States:
         """Through shared memory: threads merge a few levels of one kept element each, until all can read the rest."""

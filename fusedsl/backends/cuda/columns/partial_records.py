@@ -16,15 +16,15 @@ def slots_of(levels: int) -> int:
     return slots
 
 
-def write_part(e: Emitter, columns: list[ir.Value], place: ir.Value, state: State) -> None:
+def write_part(e: Emitter, columns: list[ir.Value], index: ir.Value, state: State) -> None:
     b = e.builder
     for column, part in zip(columns, state):
-        b.store(b.zext(part, I8) if part.type == I1 else part, b.gep(column, [place]))
+        b.store(b.zext(part, I8) if part.type == I1 else part, b.gep(column, [index]))
 
 
-def read_part(e: Emitter, columns: list[ir.Value], place: ir.Value, kinds: list[ir.Type]) -> State:
+def read_part(e: Emitter, columns: list[ir.Value], index: ir.Value, kinds: list[ir.Type]) -> State:
     b = e.builder
-    values = [b.load(b.gep(column, [place])) for column in columns]
+    values = [b.load(b.gep(column, [index])) for column in columns]
     return [b.trunc(value, I1) if kind == I1 else value for value, kind in zip(values, kinds)]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
@@ -19,6 +19,7 @@ from numba.cuda.datamodel import models
 from numba.cuda.extending import intrinsic as numba_intrinsic
 from numba.cuda.extending import register_model
 
+from ....context_values import inside
 from .cuda_binary import architecture
 
 __all__ = [
@@ -250,11 +251,6 @@ def assemble(kernel: ir.Function, cc: tuple[int, int], launch_bounds: tuple[int,
     return unit.compile()
 
 
-@contextmanager
-def lowering_for(cc: tuple[int, int]) -> Iterator[None]:
+def lowering_for(cc: tuple[int, int]) -> AbstractContextManager[Any]:
     """Intrinsics inside the block are written for this compute capability."""
-    token = _TARGET.set(cc)
-    try:
-        yield
-    finally:
-        _TARGET.reset(token)
+    return inside(_TARGET, cc)

@@ -51,19 +51,19 @@ class TransposeTile:
         @emitted(result)
         def emit(e, base, row_stride, column_stride, rows, columns):
             b = e.builder
-            row, column = self._place(e)
+            row, column = self._first_vector(e)
             elements = []
             for number in range(self.vectors):
                 at = clamp_row(b, b.add(row, I32(number * self.step)), rows, 1)
                 line = offset_address(b, base, at, row_stride, kind)
                 if stride_kind == "1":
-                    places = [offset_address(b, line, clamp_row(b, column, columns, self.width), I64(1), kind)]
+                    starts = [offset_address(b, line, clamp_row(b, column, columns, self.width), I64(1), kind)]
                 elif stride_kind == "0":
-                    places = [line]
+                    starts = [line]
                 else:
                     each = [clamp_row(b, b.add(column, I32(k)), columns, 1) for k in range(self.width)]
-                    places = [offset_address(b, line, at, column_stride, kind) for at in each]
-                elements += tile.load_vector(e, kind, stride_kind, places, None)
+                    starts = [offset_address(b, line, at, column_stride, kind) for at in each]
+                elements += tile.load_vector(e, kind, stride_kind, starts, None)
             return e.pack(result, elements)
 
         return emit
@@ -76,7 +76,7 @@ class TransposeTile:
         @emitted(types.void)
         def emit(e, at, row_step, column_step, row_count, column_count, tiles, *, kinds):
             b = e.builder
-            row, column = self._place(e)
+            row, column = self._first_vector(e)
             elements = tile.narrowed(e, kind, tiles, kinds[5])
             size = len(elements) // self.vectors
             for number in range(self.vectors):
@@ -84,9 +84,9 @@ class TransposeTile:
                 there = b.icmp_signed("<", here, row_count)
                 room = ValidElements(b.select(there, b.sub(column_count, column), I32(0)), partial=stride_kind != "1")
                 line = offset_address(b, at, here, row_step, kind)
-                places = [offset_address(b, line, b.add(column, I32(k)), column_step, kind) for k in range(self.width)]
+                starts = [offset_address(b, line, b.add(column, I32(k)), column_step, kind) for k in range(self.width)]
                 part = elements[number * size : (number + 1) * size]
-                tile.store_vector(e, kind, stride_kind, places[:1] if stride_kind == "1" else places, part, room)
+                tile.store_vector(e, kind, stride_kind, starts[:1] if stride_kind == "1" else starts, part, room)
 
         return emit
 
@@ -98,7 +98,7 @@ class TransposeTile:
         def rule(form):
             def emit(e, origin):
                 b = e.builder
-                row, column = self._place(e)
+                row, column = self._first_vector(e)
                 positions = []
                 for number in range(self.vectors):
                     for k in range(self.width):
@@ -110,7 +110,7 @@ class TransposeTile:
 
         return intrinsic(1)(rule)
 
-    def _place(self, e: Emitter) -> tuple[ir.Value, ir.Value]:
+    def _first_vector(self, e: Emitter) -> tuple[ir.Value, ir.Value]:
         """The row of a thread's first vector, and the column where its vectors begin."""
         b, across = e.builder, self.edge // self.width
         thread = e.special_register("tid.x")
@@ -267,7 +267,7 @@ class SmemTranspose:
     def _pieces(self, e: Emitter) -> list[tuple[ir.Value, ir.Value, int]]:
         """(row, first column, columns) of each access of a thread's vectors to shared memory, 16 bytes at most."""
         b, patch = e.builder, self.patch
-        row, column = patch._place(e)
+        row, column = patch._first_vector(e)
         width = min(patch.width, ACCESS_BYTES // self.size)
         return [
             (b.add(row, I32(number * patch.step)), b.add(column, I32(begin)), width)
@@ -281,8 +281,8 @@ class SmemTranspose:
         line = self.patch.edge * self.size
         byte = b.mul(column, I32(self.size))
         turn = b.and_(b.udiv(row, I32(self.length)), I32(min(SWIZZLED, line // ACCESS_BYTES) - 1))
-        place = b.add(b.mul(row, I32(line)), b.xor(byte, b.mul(turn, I32(ACCESS_BYTES))))
-        return b.add(shared, b.zext(place, I64))
+        offset = b.add(b.mul(row, I32(line)), b.xor(byte, b.mul(turn, I32(ACCESS_BYTES))))
+        return b.add(shared, b.zext(offset, I64))
 
     def _read(self, e: Emitter, line: ir.Value, row: ir.Value, rows: ir.Value) -> list[ir.Value]:
         at = offset_address(e.builder, line, clamp_row(e.builder, row, rows, self.length), I64(1), self.kind)

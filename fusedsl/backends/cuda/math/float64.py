@@ -74,9 +74,9 @@ def polynomial(x: LLVMValue, coefficients: tuple[float, ...]) -> LLVMValue:
 
 
 def _constant(builder: ir.IRBuilder, table: ir.GlobalVariable, k: int) -> LLVMValue:
-    place = builder.gep(table, [I32(0), I32(k)])
-    piece = ir.InlineAsm(ir.FunctionType(F64, [place.type]), "ld.const.f64 $0, [$1];", "=d,l")
-    return LLVMValue(builder, FLOAT64, builder.call(piece, [place], attrs=("nounwind", "readnone")))
+    pointer = builder.gep(table, [I32(0), I32(k)])
+    piece = ir.InlineAsm(ir.FunctionType(F64, [pointer.type]), "ld.const.f64 $0, [$1];", "=d,l")
+    return LLVMValue(builder, FLOAT64, builder.call(piece, [pointer], attrs=("nounwind", "readnone")))
 
 
 def size_of(x: LLVMValue) -> LLVMValue:

@@ -86,12 +86,12 @@ def neighbours(e: Emitter, name: str, places: list[ir.Value], seed: ir.Value, st
     if len(places) == 1:
         return [_alone(e, name, places[0], seed, stream)]
     near = ir.Constant(ir.IntType(1), 1)
-    for k, place in enumerate(places[1:], 1):
-        near = b.and_(near, b.icmp_unsigned("==", b.sub(place, places[0]), I64(k)))
+    for k, position in enumerate(places[1:], 1):
+        near = b.and_(near, b.icmp_unsigned("==", b.sub(position, places[0]), I64(k)))
     return e.either(
         near,
         lambda: _in_a_row(e, name, places[0], len(places), seed, stream),
-        lambda: [_alone(e, name, place, seed, stream) for place in places],
+        lambda: [_alone(e, name, position, seed, stream) for position in places],
     )
 
 

@@ -99,9 +99,9 @@ class MatmulCoordinates(OperandCoordinates):
             else f"{limit} - 1"
         )
         given = [f"{name}_base", f"{side}_from", limit, f"{name}_k_offset", *self.arguments([k], axes)]
-        place = f"{name}_base + ({self.offset(k, axes) or '0'}) * {size} + {name}_k_offset"
+        address = f"{name}_base + ({self.offset(k, axes) or '0'}) * {size} + {name}_k_offset"
         lines = [f"index = minimum({side}_from + mn, {last})", *coordinates(self.names, "index", axes)]
-        lines.append(f"return {place}, {limit} - index")
+        lines.append(f"return {address}, {limit} - index")
         find = self._function(f"{name}_vectors", f"{name}_vector_addresses", ["mn", *given], lines, "int64, int64")
         self.src.assign(f"{name}_k_offset", f"(begin + {own[1]}) * {name}_step_bytes")
         self.src.assign(f"{name}_addresses, {name}_valid_mn", find(own[0], *given))

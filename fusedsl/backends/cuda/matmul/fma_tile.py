@@ -31,7 +31,7 @@ class FmaTile(FmaTileShape):
     def _types(self) -> types.UniTuple:
         return types.UniTuple(numba_type(self.dtype), self.count)
 
-    def _place(self, e: Emitter) -> tuple[ir.Value, ir.Value]:
+    def _first_element(self, e: Emitter) -> tuple[ir.Value, ir.Value]:
         """The first row and column of a thread."""
         b, thread = e.builder, e.special_register("tid.x")
         lane, warp = b.and_(thread, I32(31)), b.lshr(thread, I32(5))
@@ -62,7 +62,7 @@ class FmaTile(FmaTileShape):
         @emitted(self._types(), 3)
         def emit(e, left, right, so_far, *, kinds):
             b, size, accumulators = e.builder, self.kind.itemsize, e.unpack(so_far, self.count)
-            row, column = self._place(e)
+            row, column = self._first_element(e)
             left = b.add(e.cast(left, kinds[0], i32), b.mul(row, I32(size)))
             right = b.add(e.cast(right, kinds[1], i32), b.mul(column, I32(size)))
 
@@ -86,8 +86,8 @@ class FmaTile(FmaTileShape):
         size, width = self.kind.itemsize, COPY_BYTES // self.kind.itemsize
         elements: list[ir.Value] = []
         for k in range(0, len(self._offsets(side)), width):
-            place = e.builder.add(at, I32((skipped + self._offsets(side)[k]) * size))
-            elements += ld_shared(e, self.kind, width, place)
+            address = e.builder.add(at, I32((skipped + self._offsets(side)[k]) * size))
+            elements += ld_shared(e, self.kind, width, address)
         return elements
 
     def add_accumulators(self) -> Callable:
@@ -96,31 +96,31 @@ class FmaTile(FmaTileShape):
         @emitted(types.void)
         def emit(e, to, held, is_first, *, kinds):
             b, accumulators, first = e.builder, e.unpack(held, self.count), e.cast(is_first, kinds[2], types.boolean)
-            places = self._sum_places(e, e.cast(to, kinds[0], i32))
+            addresses = self._sum_addresses(e, e.cast(to, kinds[0], i32))
             with b.if_else(first) as (then, otherwise):
                 with then:
-                    for place, own in places:
-                        st_shared(e, self.kind, len(own), place, [accumulators[k] for k in own])
+                    for address, own in addresses:
+                        st_shared(e, self.kind, len(own), address, [accumulators[k] for k in own])
                 with otherwise:
-                    for place, own in places:
-                        before = ld_shared(e, self.kind, len(own), place)
+                    for address, own in addresses:
+                        before = ld_shared(e, self.kind, len(own), address)
                         st_shared(
-                            e, self.kind, len(own), place, [b.fadd(x, accumulators[k]) for x, k in zip(before, own)]
+                            e, self.kind, len(own), address, [b.fadd(x, accumulators[k]) for x, k in zip(before, own)]
                         )
 
         return emit
 
-    def _sum_places(self, e: Emitter, to: ir.Value) -> list[tuple[ir.Value, list[int]]]:
+    def _sum_addresses(self, e: Emitter, to: ir.Value) -> list[tuple[ir.Value, list[int]]]:
         """The address of each 16 bytes of a thread's accumulators in shared memory, and which they are."""
         b, size, width = e.builder, self.kind.itemsize, COPY_BYTES // self.kind.itemsize
-        row, column = self._place(e)
+        row, column = self._first_element(e)
         start = b.add(to, b.mul(b.add(b.mul(row, I32(self.pitch)), column), I32(size)))
-        places = []
+        addresses = []
         for i, further in enumerate(self._offsets(0)):
             for j in range(0, self.thread_columns, width):
-                place = b.add(start, I32((further * self.pitch + self._offsets(1)[j]) * size))
-                places.append((place, [i * self.thread_columns + j + n for n in range(width)]))
-        return places
+                address = b.add(start, I32((further * self.pitch + self._offsets(1)[j]) * size))
+                addresses.append((address, [i * self.thread_columns + j + n for n in range(width)]))
+        return addresses
 
 
 def _fma(e: Emitter, kind: DType, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:

@@ -79,8 +79,8 @@ def store_k_slice(name: str, along: bool) -> Callable:
     def emit(e, base, tile):
         b = e.builder
         for (lane, step), value in zip(_own_elements(e, along), e.unpack(tile, EACH)):
-            place = b.add(b.mul(step, I32(PADDED)), lane)
-            st_shared(e, kind, 1, _at(e, base, place, kind), [value])
+            index = b.add(b.mul(step, I32(PADDED)), lane)
+            st_shared(e, kind, 1, _at(e, base, index, kind), [value])
 
     return emit
 
@@ -131,10 +131,10 @@ def scatter(tile: Tile, name: str) -> Callable:
     kind = dtype(name)
 
     @emitted(types.void)
-    def emit(e, places, values, flags, *, kinds):
+    def emit(e, addresses, values, flags, *, kinds):
         elements = tile.narrowed(e, kind, values, kinds[1])
-        for place, value, flag in zip(e.unpack(places, tile.count), elements, e.unpack(flags, tile.count)):
-            store_vector(e, kind, 1, place, [value], ValidElements(e.builder.zext(flag, I32)))
+        for address, value, flag in zip(e.unpack(addresses, tile.count), elements, e.unpack(flags, tile.count)):
+            store_vector(e, kind, 1, address, [value], ValidElements(e.builder.zext(flag, I32)))
 
     return emit
 
@@ -145,25 +145,25 @@ def scatter_vectors(tile: Tile, name: str) -> Callable:
     kind = dtype(name)
 
     @emitted(types.void)
-    def emit(e, places, values, flags, *, kinds):
+    def emit(e, addresses, values, flags, *, kinds):
         b, size = e.builder, kind.itemsize * tile.width
         elements = tile.narrowed(e, kind, values, kinds[1])
-        places, flags = e.unpack(places, tile.count), e.unpack(flags, tile.count)
+        addresses, flags = e.unpack(addresses, tile.count), e.unpack(flags, tile.count)
         per_vector = len(elements) // tile.vectors
         for number in range(tile.vectors):
             part = slice(number * tile.width, (number + 1) * tile.width)
             values = elements[number * per_vector : (number + 1) * per_vector]
-            at, masks = places[part], flags[part]
+            at, masks = addresses[part], flags[part]
             whole = b.icmp_unsigned("==", b.and_(at[0], I64(min(size, ACCESS_BYTES) - 1)), I64(0))
-            for k, (place, one) in enumerate(zip(at, masks)):
-                neighbour = b.icmp_unsigned("==", b.sub(place, at[0]), I64(k * kind.itemsize))
+            for k, (address, one) in enumerate(zip(at, masks)):
+                neighbour = b.icmp_unsigned("==", b.sub(address, at[0]), I64(k * kind.itemsize))
                 whole = b.and_(whole, b.and_(one, neighbour))
             with b.if_else(whole) as (then, otherwise):
                 with then:
                     store_vector(e, kind, tile.width, at[0], values, None)
                 with otherwise:
-                    for place, value, one in zip(at, unpaired(e, kind, values, tile.width), masks):
-                        store_vector(e, kind, 1, place, [value], ValidElements(b.zext(one, I32)))
+                    for address, value, one in zip(at, unpaired(e, kind, values, tile.width), masks):
+                        store_vector(e, kind, 1, address, [value], ValidElements(b.zext(one, I32)))
 
     return emit
 
@@ -189,20 +189,20 @@ def udiv64(number, divisor):
 # -- shared memory
 
 
-def _at(e: Emitter, base: ir.Value, place: ir.Value, kind: DType) -> ir.Value:
+def _at(e: Emitter, base: ir.Value, index: ir.Value, kind: DType) -> ir.Value:
     b = e.builder
-    return b.add(b.trunc(base, I32), b.mul(place, I32(kind.itemsize)))
+    return b.add(b.trunc(base, I32), b.mul(index, I32(kind.itemsize)))
 
 
-def _read(e: Emitter, kind: DType, width: int, base: ir.Value, place: ir.Value, further: int) -> list[ir.Value]:
-    at = e.builder.add(_at(e, base, place, kind), I32(further * kind.itemsize))
+def _read(e: Emitter, kind: DType, width: int, base: ir.Value, index: ir.Value, further: int) -> list[ir.Value]:
+    at = e.builder.add(_at(e, base, index, kind), I32(further * kind.itemsize))
     return ld_shared(e, kind, width, at)
 
 
-def _neighbours(e: Emitter, kind: DType, base: ir.Value, place: ir.Value, further: int) -> list[ir.Value]:
+def _neighbours(e: Emitter, kind: DType, base: ir.Value, index: ir.Value, further: int) -> list[ir.Value]:
     """OWN neighbouring elements, in as few reads as there can be."""
     width = min(OWN, ACCESS_BYTES // kind.itemsize)
-    return [x for k in range(0, OWN, width) for x in _read(e, kind, width, base, place, further + k)]
+    return [x for k in range(0, OWN, width) for x in _read(e, kind, width, base, index, further + k)]
 
 
 def fused_multiply_add(e: Emitter, kind: DType, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:

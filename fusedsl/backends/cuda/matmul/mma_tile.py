@@ -54,10 +54,10 @@ class MmaTile(MmaTileShape):
         @emitted(self._types(), 3)
         def emit(e, left_at, right_at, so_far, *, kinds):
             accumulators, (lane, row, column) = e.unpack(so_far, self.count), self._warp(e)
-            places = (e.cast(left_at, kinds[0], i32), row), (e.cast(right_at, kinds[1], i32), column)
+            operands = (e.cast(left_at, kinds[0], i32), row), (e.cast(right_at, kinds[1], i32), column)
             a, b = (self._fragments(e, side, layout) for side, layout in (("left", left), ("right", right)))
-            for fragments, place in zip((a, b), places):
-                fragments.start(*place, lane)
+            for fragments, operand in zip((a, b), operands):
+                fragments.start(*operand, lane)
             for step in range(self.block_k * dtype(self.dtype).itemsize // a.step_bytes):
                 if guarded:
                     for m, n in PRODUCTS[parts]:
@@ -133,15 +133,15 @@ class MmaTile(MmaTileShape):
         def emit(e, to, held, is_first, *, kinds):
             b, accumulators, first = e.builder, e.unpack(held, self.count), e.cast(is_first, kinds[2], types.boolean)
             add = b.fadd if self.kind.kind == "f" else b.add
-            places = self._pairs(e, e.cast(to, kinds[0], i32))
+            addresses = self._pairs(e, e.cast(to, kinds[0], i32))
             with b.if_else(first) as (then, otherwise):
                 with then:
-                    for place, k in places:
-                        st_shared(e, self.kind, 2, place, accumulators[k : k + 2])
+                    for at, k in addresses:
+                        st_shared(e, self.kind, 2, at, accumulators[k : k + 2])
                 with otherwise:
-                    for place, k in places:
-                        before = ld_shared(e, self.kind, 2, place)
-                        st_shared(e, self.kind, 2, place, [add(x, y) for x, y in zip(before, accumulators[k : k + 2])])
+                    for at, k in addresses:
+                        before = ld_shared(e, self.kind, 2, at)
+                        st_shared(e, self.kind, 2, at, [add(x, y) for x, y in zip(before, accumulators[k : k + 2])])
 
         return emit
 

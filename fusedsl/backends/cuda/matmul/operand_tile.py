@@ -142,9 +142,9 @@ class OperandTile(OperandTileShape):
         byte, lines = b.mul(along, I32(size)), self.mn if self.layout == "k" else self.block_k
         panel = b.mul(b.lshr(byte, I32(7)), I32(lines * SWIZZLE_BYTES))
         chunk = b.and_(b.lshr(byte, I32(4)), I32(CHUNKS - 1))
-        place = b.shl(b.xor(chunk, b.and_(line, I32(CHUNKS - 1))), I32(4))
+        chunk_offset = b.shl(b.xor(chunk, b.and_(line, I32(CHUNKS - 1))), I32(4))
         within = b.and_(byte, I32(COPY_BYTES - 1))
-        return b.add(b.add(b.shl(line, I32(7)), panel), b.add(place, within))
+        return b.add(b.add(b.shl(line, I32(7)), panel), b.add(chunk_offset, within))
 
     def _further(
         self, e: Emitter, at: ir.Value, own: tuple[ir.Value, ir.Value], mn_offset: int, k_offset: int

@@ -71,7 +71,7 @@ class RowVectors(RowVectorShape):
                         e, kind, load_vector(e, kind, 1, address, self._single(e, elements_in_bounds, 0)) * self.width
                     )
                 else:
-                    places = self._apart(e, address, e.cast(step, kinds[3], i64))
+                    places = self._strided(e, address, e.cast(step, kinds[3], i64))
                     one = [
                         load_vector(e, kind, 1, at, self._single(e, elements_in_bounds, k))[0]
                         for k, at in enumerate(places)
@@ -95,7 +95,7 @@ class RowVectors(RowVectorShape):
                 if letter == "1":
                     store_vector(e, kind, self.width, address, _stored(e, kind, own), elements_in_bounds)
                     continue
-                places = self._apart(e, address, e.cast(step[0], kinds[4], i64)) if letter == "s" else [address]
+                places = self._strided(e, address, e.cast(step[0], kinds[4], i64)) if letter == "s" else [address]
                 for k, (at, one) in enumerate(zip(places, stored_elements(e, kind, own))):
                     store_vector(e, kind, 1, at, [one], self._single(e, elements_in_bounds, k))
 
@@ -116,7 +116,7 @@ class RowVectors(RowVectorShape):
     def _single(self, e: Emitter, elements_in_bounds: ValidElements, k: int) -> ValidElements:
         return ValidElements(e.builder.zext(elements_in_bounds.has(e.builder, k), I32))
 
-    def _apart(self, e: Emitter, address: ir.Value, step: ir.Value) -> list[ir.Value]:
+    def _strided(self, e: Emitter, address: ir.Value, step: ir.Value) -> list[ir.Value]:
         return [e.builder.add(address, e.builder.mul(step, I64(k))) for k in range(self.width)]
 
     def _narrowed(self, e: Emitter, kind: DType, values: ir.Value, given: types.Type) -> list[ir.Value]:
@@ -159,8 +159,8 @@ class RowVectors(RowVectorShape):
         def emit(e, tile, row, *, kinds):
             b, size = e.builder, kind.itemsize
             column = b.mul(b.urem(e.special_register("tid.x"), I32(self.threads_per_row)), I32(self.width))
-            place = b.add(b.mul(e.cast(row, kinds[1], i32), I32(pitch)), column)
-            start = b.add(e.cast(tile, kinds[0], i32), b.mul(place, I32(size)))
+            index = b.add(b.mul(e.cast(row, kinds[1], i32), I32(pitch)), column)
+            start = b.add(e.cast(tile, kinds[0], i32), b.mul(index, I32(size)))
             width, accumulators = min(self.width, ACCESS_BYTES // size), list[ir.Value]()
             for vector in range(self.vectors):
                 for k in range(0, self.width, width):

@@ -186,7 +186,7 @@ class Fragment(FragmentLayout):
 
         @emitted(result)
         def emit(e, at, *, kinds):
-            places = self.box_places(e, e.cast(at, kinds[0], types.int32), rows, e.special_register("tid.x"))
+            places = self.box_addresses(e, e.cast(at, kinds[0], types.int32), rows, e.special_register("tid.x"))
             return e.pack(result, [word for place in places for word in matrices(e, place)])
 
         return emit
@@ -204,8 +204,8 @@ class Fragment(FragmentLayout):
             words = [pair(e, kind, *elements[k : k + 2]) for k in range(0, self.count, 2)]
             text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
             thread = thread_here(e)
-            for k, place in enumerate(self.box_places(e, e.cast(at, kinds[0], types.int32), rows, thread)):
-                e.asm(VOID, text, "r,r,r,r,r,~{memory}", [place, *words[4 * k : 4 * k + 4]], effect=True)
+            for k, address in enumerate(self.box_addresses(e, e.cast(at, kinds[0], types.int32), rows, thread)):
+                e.asm(VOID, text, "r,r,r,r,r,~{memory}", [address, *words[4 * k : 4 * k + 4]], effect=True)
 
         return emit
 
@@ -237,11 +237,11 @@ class Fragment(FragmentLayout):
         return emit
 
 
-def matrices(e: Emitter, place: ir.Value, transposed: bool = False) -> list[ir.Value]:
+def matrices(e: Emitter, address: ir.Value, transposed: bool = False) -> list[ir.Value]:
     """ldmatrix: four 8 x 8 matrices in shared memory; lane 8 i + r holds the address of row r of matrix i."""
     text = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if transposed else ''}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
     kind = ir.LiteralStructType([I32] * 4)
-    return e.unpack(e.asm(kind, text, "=r,=r,=r,=r,r,~{memory}", [place], effect=True), 4)
+    return e.unpack(e.asm(kind, text, "=r,=r,=r,=r,r,~{memory}", [address], effect=True), 4)
 
 
 def mma_sync(e: Emitter, form: str, a: list[ir.Value], b: list[ir.Value], c: list[ir.Value]) -> list[ir.Value]:

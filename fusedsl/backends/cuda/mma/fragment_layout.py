@@ -30,8 +30,8 @@ class FragmentLayout:
         @emitted(result)
         def emit(e, start, *, kinds):
             b, first = e.builder, e.cast(start, kinds[0], types.int32)
-            place = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
-            own = b.add(first, place, flags=["nsw"])
+            column = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
+            own = b.add(first, column, flags=["nsw"])
             steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
             columns = [b.add(own, I32(step), flags=["nsw"]) for step in steps]
             return e.pack(result, [e.cast(x, types.int32, kind) for x in columns])
@@ -73,7 +73,7 @@ class FragmentLayout:
 
         return emit
 
-    def box_places(self, e: Emitter, at: ir.Value, rows: int, thread: ir.Value) -> list[ir.Value]:
+    def box_addresses(self, e: Emitter, at: ir.Value, rows: int, thread: ir.Value) -> list[ir.Value]:
         """The addresses of a thread's rows in the matrices of a box, four matrices (16 columns) at a time."""
         b = e.builder
         line, half = b.and_(thread, I32(15)), b.and_(b.lshr(thread, I32(4)), I32(1))
@@ -83,8 +83,8 @@ class FragmentLayout:
         addresses = []
         for column in range(0, self.columns, 16):
             panel, further = divmod(column, 64)
-            place = b.add(start, b.xor(chunk, I32(2 * further)))
-            addresses.append(b.add(place, I32(panel * rows * 128)))
+            address = b.add(start, b.xor(chunk, I32(2 * further)))
+            addresses.append(b.add(address, I32(panel * rows * 128)))
         return addresses
 
 
@@ -97,8 +97,8 @@ def row_positions(name: str) -> Callable:
     def emit(e, start, *, kinds):
         b, thread = e.builder, thread_here(e)
         warp = b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4))
-        place = b.add(warp, b.and_(b.lshr(thread, I32(2)), I32(7)))
-        first = b.add(e.cast(start, kinds[0], types.int32), place, flags=["nsw"])
+        row = b.add(warp, b.and_(b.lshr(thread, I32(2)), I32(7)))
+        first = b.add(e.cast(start, kinds[0], types.int32), row, flags=["nsw"])
         rows = [first, b.add(first, I32(8), flags=["nsw"])]
         return e.pack(result, [e.cast(x, types.int32, kind) for x in rows])
 
@@ -108,5 +108,5 @@ def row_positions(name: str) -> Callable:
 @intrinsic(0)
 def first_column():
     """A thread's first column."""
-    place = lambda e: e.builder.shl(e.builder.and_(e.special_register("tid.x"), I32(3)), I32(1))  # noqa: E731
-    return types.int64, lambda e: e.builder.zext(place(e), I64)
+    column = lambda e: e.builder.shl(e.builder.and_(e.special_register("tid.x"), I32(3)), I32(1))  # noqa: E731
+    return types.int64, lambda e: e.builder.zext(column(e), I64)

@@ -28,10 +28,10 @@ def store_row_values(name: str) -> Callable:
             b = e.builder
             end = e.cast(end, limit, rows.dtype)
             writes = b.icmp_unsigned("==", b.and_(e.special_register("tid.x"), I32(3)), I32(0))
-            for place, value, number in zip(e.unpack(places, ROWS), e.unpack(held, ROWS), e.unpack(numbers, ROWS)):
+            for address, value, number in zip(e.unpack(places, ROWS), e.unpack(held, ROWS), e.unpack(numbers, ROWS)):
                 (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, values.dtype)])
                 in_bounds = b.and_(writes, b.icmp_signed("<", number, end))
-                store_vector(e, kind, 1, place, [element], ValidElements(b.zext(in_bounds, I32)))
+                store_vector(e, kind, 1, address, [element], ValidElements(b.zext(in_bounds, I32)))
 
         return types.void, emit
 
@@ -76,15 +76,15 @@ def scatter_fragment(width: int, name: str) -> Callable:
             own, pair_step = b.mul(b.zext(b.shl(lane, I32(1)), I64), step), b.mul(step, I64(8))
             for row, (base, number) in enumerate(zip(e.unpack(places, ROWS), e.unpack(numbers, ROWS))):
                 with b.if_then(b.icmp_signed("<", number, end)):
-                    place = b.add(base, own)
+                    address = b.add(base, own)
                     for k in range(-(-width // 8)):
                         for p in (0, 1):
                             value = narrowed_value(e, kind, elements[4 * k + 2 * row + p], values.dtype)
                             (element,) = stored_elements(e, kind, [value])
                             there = b.icmp_unsigned("<", lane, I32((width - 8 * k - p + 1) // 2))
                             room = None if 8 * k + 8 <= width else ValidElements(b.zext(there, I32))
-                            store_vector(e, kind, 1, b.add(place, step) if p else place, [element], room)
-                        place = b.add(place, pair_step)
+                            store_vector(e, kind, 1, b.add(address, step) if p else address, [element], room)
+                        address = b.add(address, pair_step)
 
         return types.void, emit
 
@@ -111,12 +111,12 @@ def store_fragment(width: int, name: str) -> Callable:
                 quads = [_turned(e, words[k : k + 4]) for k in range(0, len(words) - 3, 4)]
                 with b.if_then(b.icmp_signed("<", own[row], end)):
                     for k, quad in enumerate(quads):
-                        place = b.add(bases[row], b.add(b.shl(lane, I64(4)), I64(64 * k)))
+                        address = b.add(bases[row], b.add(b.shl(lane, I64(4)), I64(64 * k)))
                         text = "st.global.v4.b32 [$0], {$1, $2, $3, $4};"
-                        e.asm(VOID, text, "l,r,r,r,r,~{memory}", [place, *quad], effect=True)
+                        e.asm(VOID, text, "l,r,r,r,r,~{memory}", [address, *quad], effect=True)
                     for k, word in enumerate(words[4 * len(quads) :], 4 * len(quads)):
-                        place = b.add(bases[row], b.add(b.shl(lane, I64(2)), I64(16 * k)))
-                        e.asm(VOID, "st.global.b32 [$0], $1;", "l,r,~{memory}", [place, word], effect=True)
+                        address = b.add(bases[row], b.add(b.shl(lane, I64(2)), I64(16 * k)))
+                        e.asm(VOID, "st.global.b32 [$0], $1;", "l,r,~{memory}", [address, word], effect=True)
 
         return types.void, emit
 

@@ -58,9 +58,9 @@ class SwizzledTile:
             if self.room < (panel + 1) * SWIZZLE_BYTES:
                 in_tile = b.icmp_unsigned("<", chunk, I32((self.room - panel * SWIZZLE_BYTES) // COPY_BYTES))
                 need = in_tile if need is None else b.and_(need, in_tile)
-            place = (panel * self.lines + first) * SWIZZLE_BYTES
+            offset = (panel * self.lines + first) * SWIZZLE_BYTES
             line_at = b.xor(to, I32(SWIZZLE_BYTES // 2)) if first % CHUNKS else to
-            _copy(e, b.add(line_at, I32(place)), source, panel * SWIZZLE_BYTES, there, need)
+            _copy(e, b.add(line_at, I32(offset)), source, panel * SWIZZLE_BYTES, there, need)
 
 
 def copy_rows(lines: int, size: int, room: int, threads: int, packed: bool = False) -> Callable:
@@ -112,9 +112,9 @@ def store_rows(lines: int, size: int) -> Callable:
         inside = b.icmp_unsigned("<", chunk, I32(size // COPY_BYTES))
         with looped(e, [I32(0), to], lambda k, _: b.icmp_signed("<", k, count)) as ((k, at), following):
             line = b.add(first, k)
-            place = b.add(start_of(e, panel, line), swizzled(e, line, b.and_(chunk, I32(CHUNKS - 1))))
+            address = b.add(start_of(e, panel, line), swizzled(e, line, b.and_(chunk, I32(CHUNKS - 1))))
             with b.if_then(inside):
-                e.asm(VOID, text, "l,r,~{memory}", [at, place], effect=True)
+                e.asm(VOID, text, "l,r,~{memory}", [at, address], effect=True)
             following += [b.add(k, I32(1)), b.add(at, step)]
 
     return emit
@@ -172,13 +172,13 @@ def put_rows(name: str, lines: int, width: int) -> Callable:
             (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, kinds[3].dtype)])
             inside = b.and_(b.icmp_unsigned("<", line, I32(lines)), b.icmp_unsigned("<", column, I32(width)))
             with b.if_then(inside):
-                place = element_place(e, e.cast(base, kinds[0], i32), line, column, lines, size)
-                st_shared(e, kind, 1, place, [element])
+                address = element_address(e, e.cast(base, kinds[0], i32), line, column, lines, size)
+                st_shared(e, kind, 1, address, [element])
 
     return emit
 
 
-def element_place(e: Emitter, tile: ir.Value, line: ir.Value, column: ir.Value, lines: int, size: int) -> ir.Value:
+def element_address(e: Emitter, tile: ir.Value, line: ir.Value, column: ir.Value, lines: int, size: int) -> ir.Value:
     """The address of an element of a tile."""
     b = e.builder
     byte = b.mul(column, I32(size))

@@ -86,10 +86,6 @@ def _live(instructions: list[Instruction], names: set[str]) -> list[Instruction]
     return kept[::-1]
 
 
-def _readers(body: Body, name: str) -> list[Instruction]:
-    return [i for i in body.instructions if name in i.names]
-
-
 def _reaches_results(body: Body, name: str, operations: set[str]) -> bool:
     """Whether what is made of a value, until it is a result, is made by these operations alone."""
     names = {name}
@@ -103,7 +99,7 @@ def _reaches_results(body: Body, name: str, operations: set[str]) -> bool:
 
 def _is_in_scaled_sums(body: Body, name: str) -> bool:
     """Whether a value is read, and only by sums with constants of at least 1/2 that are only scaled."""
-    readers = _readers(body, name)
+    readers = [i for i in body.instructions if name in i.names]
     stored = name in {v.name for v in body.results}
     sums = all(i.op == "add" and _has_large_constant(i) for i in readers)
     return bool(readers) and not stored and sums and all(_reaches_results(body, i.target, SCALED) for i in readers)

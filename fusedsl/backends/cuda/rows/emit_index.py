@@ -198,8 +198,8 @@ class RowIndex:
         src.assign("start", f"{index}(head + thread_in_row * {width})")
         src.assign("limit", f"{index}(head + vector_columns)")
         for k in range(count):
-            place = f"(thread_in_row + {block_dim_x()} * {k})" if k else "thread_in_row"
-            src.assign(f"edge_{k}", f"{index}(select({place} < head, {place}, {place} + vector_columns))")
+            number = f"(thread_in_row + {block_dim_x()} * {k})" if k else "thread_in_row"
+            src.assign(f"edge_{k}", f"{index}(select({number} < head, {number}, {number} + vector_columns))")
         src.assign("edge", f"({', '.join(f'edge_{k}' for k in range(count))},)")
 
     def _find_scattered_columns(self) -> None:

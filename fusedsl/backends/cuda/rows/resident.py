@@ -43,11 +43,6 @@ def schedule_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hard
     return single if lonely or fetching else schedule_cluster(row) or single
 
 
-def aim_of(width: int, longer: bool) -> int:
-    """Elements of a thread."""
-    return width * 8 if longer else max(width * 4, 16)
-
-
 def most_threads(kernel: KernelIR, width: int) -> int:
     """Threads of a row, beyond which waiting for each other costs more than larger tiles."""
     return 512 if width < 8 and late_tile_registers(kernel) < 4 else 256
@@ -75,7 +70,7 @@ def _threads(row: RowProblem) -> int | None:
     """
     width, reach, per_element, split = row.width, row.reach, row.per_element, row.is_split
     once, most = has_expensive_row_body(row.kernel), most_threads(row.kernel, width)
-    aim = aim_of(width, split or once or has_expensive_elements(row.kernel, width))
+    aim = width * 8 if (split or once or has_expensive_elements(row.kernel, width)) else max(width * 4, 16)
     threads, slack = 1, (1.25 if split else 1)
     while threads < most and reach > slack * aim * threads:
         threads *= 2

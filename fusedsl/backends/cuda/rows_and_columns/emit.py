@@ -212,8 +212,8 @@ class MixedRows:
             src.assign(states, f"reduce_block_{reduction_key(use)}({states})")
         src.assign("padded_columns", f"int64((columns + {LINE - 1}) // {LINE} * {LINE})")
         for name, dtype in state_layout(self.kernel):
-            place = f" + int64({grid_dim()}) * padded_columns * {offset}" if offset else ""
-            src.assign(f"{name}_partials", f"workspace{place}")
+            skipped = f" + int64({grid_dim()}) * padded_columns * {offset}" if offset else ""
+            src.assign(f"{name}_partials", f"workspace{skipped}")
             own = f"{name}_partials + int64({block_idx()}) * padded_columns * {dtype.itemsize}"
             lines.append(f"store_partial_{name}({own}, start, {name}_accumulator, start, {self.index}(padded_columns))")
             offset += dtype.itemsize

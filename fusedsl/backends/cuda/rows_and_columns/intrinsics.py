@@ -124,7 +124,7 @@ class RowGroups:
             places.append(begin)
             begin += lines[-1] * (self.groups - 1)
 
-        def place(which: ir.Value, element: int, n: int) -> ir.Value:
+        def pointer(which: ir.Value, element: int, n: int) -> ir.Value:
             kind = states[0][n].type
             offset = b.add(b.mul(which, I32(lines[n])), b.mul(lane, I32(_bytes(kind))))
             offset = b.add(offset, I32(places[n] + element * self.threads * _bytes(kind)))
@@ -134,11 +134,11 @@ class RowGroups:
         with b.if_then(b.icmp_signed(">", group, I32(0))):
             for k, state in enumerate(states):
                 for n, part in enumerate(state):
-                    b.store(_narrow(e, part), place(b.sub(group, I32(1)), k, n))
+                    b.store(_narrow(e, part), pointer(b.sub(group, I32(1)), k, n))
         e.barrier()
         for other in range(self.groups - 1):
             for k, state in enumerate(states):
-                read = [_wide(e, b.load(place(I32(other), k, n)), part.type) for n, part in enumerate(state)]
+                read = [_wide(e, b.load(pointer(I32(other), k, n)), part.type) for n, part in enumerate(state)]
                 states[k] = rule_of.merge.emit(e, state + read)
         return states
 

@@ -86,7 +86,7 @@ def schedule_rows_and_columns(
     if 0 in extents or not _in_lines(kernel):
         return None
     columns, rows = extents[-1], prod(extents[: kernel.row_axes])
-    per_element = _state_words(kernel)
+    per_element = register_count(value.dtype for use in kernel.column_reductions for value in use.accumulators)
     width = _width(kernel, columns)
     threads, vectors = _shape(columns, width, max(per_element, 2))
     ahead = _ahead(kernel, width, hardware)
@@ -170,11 +170,6 @@ def _width(kernel: KernelIR, columns: int) -> int:
     while width > 1 and columns <= width // 2 * WARP:
         width //= 2
     return width
-
-
-def _state_words(kernel: KernelIR) -> float:
-    """Registers of the states of a column."""
-    return register_count(value.dtype for use in kernel.column_reductions for value in use.accumulators)
 
 
 def _computed(kernel: KernelIR) -> list[DType]:

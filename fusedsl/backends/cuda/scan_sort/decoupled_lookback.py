@@ -151,12 +151,12 @@ def take_tile(semaphores):
 
     def emit(e, address):
         b = e.builder
-        place = e.shared_array(I32, 1)
+        cell = e.shared_array(I32, 1)
         with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
             counter = b.inttoptr(address, I32.as_pointer(GLOBAL))
-            b.store(b.atomic_rmw("add", counter, I32(1), "monotonic"), place)
+            b.store(b.atomic_rmw("add", counter, I32(1), "monotonic"), cell)
         e.barrier()
-        return b.load(place)
+        return b.load(cell)
 
     return types.int32, emit
 

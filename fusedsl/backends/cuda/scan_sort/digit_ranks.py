@@ -145,8 +145,8 @@ class DigitRanks:
         b, lane = self.e.builder, lane_of(self.e)
         four = ir.VectorType(I32, 4)
         for first in range(0, BINS, 4 * WARP):
-            place = b.gep(self.own, [b.add(b.shl(lane, I32(2)), I32(first))])
-            b.store(ir.Constant(four, [0] * 4), b.bitcast(place, four.as_pointer(3)), align=16)
+            pointer = b.gep(self.own, [b.add(b.shl(lane, I32(2)), I32(first))])
+            b.store(ir.Constant(four, [0] * 4), b.bitcast(pointer, four.as_pointer(3)), align=16)
         self.e.call(VOID, "llvm.nvvm.bar.warp.sync", [I32(-1)])
         for digit in digits:
             b.atomic_rmw("add", b.gep(self.own, [digit]), I32(1), "monotonic")
@@ -154,23 +154,23 @@ class DigitRanks:
     def offsets(self) -> tuple[list[ir.Value], list[ir.Value]]:
         """(begins, totals) of the thread's bins; counters become offsets. Then the threads have to wait."""
         b, first = self.e.builder, self.first_bin()
-        places = [b.gep(self.counters, [b.add(first, I32(warp * BINS))]) for warp in range(self.warps)]
+        pointers = [b.gep(self.counters, [b.add(first, I32(warp * BINS))]) for warp in range(self.warps)]
         totals = [I32(0)] * self.bins
-        for place in places:
-            totals = [b.add(total, count) for total, count in zip(totals, self._load(place))]
+        for pointer in pointers:
+            totals = [b.add(total, count) for total, count in zip(totals, self._load(pointer))]
         begins = [self.before(self._sum(totals))]
         for total in totals[:-1]:
             begins.append(b.add(begins[-1], total))
         with b.if_then(b.icmp_unsigned("<", self.e.special_register("tid.x"), I32(BINS))):
-            self._replace(places, begins)
+            self._replace(pointers, begins)
         return begins, totals
 
-    def _replace(self, places: list[ir.Value], offsets: list[ir.Value]) -> None:
+    def _replace(self, pointers: list[ir.Value], offsets: list[ir.Value]) -> None:
         """Counts become offsets; they are read again rather than kept in registers."""
         b = self.e.builder
-        for place in places:
-            counts = self._load(place)
-            self._store(place, offsets)
+        for pointer in pointers:
+            counts = self._load(pointer)
+            self._store(pointer, offsets)
             offsets = [b.add(offset, count) for offset, count in zip(offsets, counts)]
 
     def slots(self, digits: list[ir.Value]) -> list[ir.Value]:
@@ -213,24 +213,24 @@ class DigitRanks:
             total = self.e.builder.add(total, value)
         return total
 
-    def _load(self, place: ir.Value) -> list[ir.Value]:
+    def _load(self, pointer: ir.Value) -> list[ir.Value]:
         b, size, values = self.e.builder, min(self.bins, 4), []
         kind = ir.VectorType(I32, size)
         for first in range(0, self.bins, size):
             if size == 1:
-                return [b.load(place)]
-            word = b.load(b.bitcast(b.gep(place, [I32(first)]), kind.as_pointer(3)), align=4 * size)
+                return [b.load(pointer)]
+            word = b.load(b.bitcast(b.gep(pointer, [I32(first)]), kind.as_pointer(3)), align=4 * size)
             values += [b.extract_element(word, I32(k)) for k in range(size)]
         return values
 
-    def _store(self, place: ir.Value, values: list[ir.Value]) -> None:
+    def _store(self, pointer: ir.Value, values: list[ir.Value]) -> None:
         b, size = self.e.builder, min(self.bins, 4)
         kind = ir.VectorType(I32, size)
         for first in range(0, self.bins, size):
             if size == 1:
-                b.store(values[0], place)
+                b.store(values[0], pointer)
                 return
             word = ir.Constant(kind, ir.Undefined)
             for k in range(size):
                 word = b.insert_element(word, values[first + k], I32(k))
-            b.store(word, b.bitcast(b.gep(place, [I32(first)]), kind.as_pointer(3)), align=4 * size)
+            b.store(word, b.bitcast(b.gep(pointer, [I32(first)]), kind.as_pointer(3)), align=4 * size)

@@ -136,8 +136,8 @@ def store_run(order_of: KeyCodec, size: int) -> Callable:
         first = at if at.type == I64 else b.sext(at, I64)
         more = lambda n: b.icmp_signed("<", n, I32(size))  # noqa: E731
         with repeated(e, lane, more, lambda n: b.add(n, I32(order_of.threads))) as slot:
-            place = b.add(first, b.sext(slot, I64))
-            order_of.put(e, work, place, order_of.get(e, room, slot), GLOBAL)
+            index = b.add(first, b.sext(slot, I64))
+            order_of.put(e, work, index, order_of.get(e, room, slot), GLOBAL)
         order_of.wait(e)
 
     return emit
@@ -161,8 +161,8 @@ def merge_runs(order_of: KeyCodec, size: int) -> Callable:
             lane, run = b.sext(order_of.lane(e), I64), b.shl(I64(size), turn)
             more = lambda n: b.icmp_signed("<", n, total)  # noqa: E731
             with repeated(e, lane, more, lambda n: b.add(n, I64(order_of.threads))) as slot:
-                entry, place = _merged_place(e, order_of, here, slot, run, total)
-                order_of.put(e, there, place, entry, GLOBAL)
+                entry, index = _merged_index(e, order_of, here, slot, run, total)
+                order_of.put(e, there, index, entry, GLOBAL)
             order_of.wait(e)
         return _halves(e, work, half, turn)[0]
 
@@ -176,7 +176,7 @@ def _halves(e: Emitter, work: ir.Value, half: ir.Value, turn: ir.Value) -> tuple
     return b.add(work, b.mul(half, odd)), b.add(work, b.mul(half, b.xor(odd, I64(1))))
 
 
-def _merged_place(e: Emitter, order: KeyCodec, here, slot: ir.Value, run: ir.Value, total: ir.Value):
+def _merged_index(e: Emitter, order: KeyCodec, here, slot: ir.Value, run: ir.Value, total: ir.Value):
     """An entry, and its place behind the entries of its own run and of the other that come before it."""
     b = e.builder
     entry, own = order.get(e, here, slot, GLOBAL), b.and_(slot, b.sub(I64(0), run))

@@ -100,8 +100,8 @@ def narrow(e: Emitter, value: ir.Value) -> ir.Value:
 def at(e: Emitter, base: ir.Value, index: ir.Value, kind: ir.IntType) -> ir.Value:
     """The address of an element of global memory."""
     b = e.builder
-    place = b.add(base, b.mul(b.zext(index, I64), I64(kind.width // 8)))
-    return b.inttoptr(place, kind.as_pointer(GLOBAL))
+    address = b.add(base, b.mul(b.zext(index, I64), I64(kind.width // 8)))
+    return b.inttoptr(address, kind.as_pointer(GLOBAL))
 
 
 def thread(e: Emitter) -> ir.Value:

@@ -113,14 +113,14 @@ class Scan:
         row = b.and_(thread, I32(spread - 1))
         group = b.lshr(thread, I32((spread if spread > 1 else WARP).bit_length() - 1))
         group = b.sub(I32(self.groups - 1), group) if self.reverse else group
-        places = [b.add(group, I32(k * self.groups)) for k in range(len(ends))]
+        pointers = [b.add(group, I32(k * self.groups)) for k in range(len(ends))]
         e.barrier()  # the tile before has been read
         leaves = None
         if not self.thread_group.rows_across:
             lane = b.and_(thread, I32(WARP - 1))
             leaves = b.icmp_unsigned("==", lane, I32(0 if self.reverse else WARP - 1))
-        for end, place in zip(ends, places):
-            self._leave(e, arrays, end, self._at(e, place, row), leaves)
+        for end, pointer in zip(ends, pointers):
+            self._leave(e, arrays, end, self._at(e, pointer, row), leaves)
         e.barrier()
         first = b.icmp_unsigned("<", thread, I32(spread if spread > 1 else WARP))
         with b.if_then(first):
@@ -129,16 +129,16 @@ class Scan:
             else:
                 self._scan_warp(e, arrays, count, before)
         e.barrier()
-        begins = [self._take(e, arrays, self._at(e, place, row)) for place in places]
+        begins = [self._take(e, arrays, self._at(e, pointer, row)) for pointer in pointers]
         return begins, self._take(e, arrays, self._at(e, I32(count), row))
 
     def _walk(self, e: Emitter, arrays: Sequence[ir.Value], count: int, before: State, row: ir.Value) -> None:
         """One thread for each row goes through its totals and leaves what lies before each in its place."""
         state = before
         for k in range(count):
-            place = self._at(e, I32(k), row)
-            total = self._take(e, arrays, place)
-            self._leave(e, arrays, state, place, None)
+            pointer = self._at(e, I32(k), row)
+            total = self._take(e, arrays, pointer)
+            self._leave(e, arrays, state, pointer, None)
             state = self.rule.merge.emit(e, state + total)
         self._leave(e, arrays, state, self._at(e, I32(count), row), None)
 
@@ -147,12 +147,12 @@ class Scan:
         b, each = e.builder, -(-count // WARP)
         lane = b.and_(e.special_register("tid.x"), I32(WARP - 1))
         empty = self.rule.empty.emit(e, [])
-        places = [b.add(b.mul(lane, I32(each)), I32(k)) for k in range(each)]
-        in_bounds = [b.icmp_unsigned("<", place, I32(count)) for place in places]
-        held = [b.select(ok, place, I32(0)) for ok, place in zip(in_bounds, places)]
+        pointers = [b.add(b.mul(lane, I32(each)), I32(k)) for k in range(each)]
+        in_bounds = [b.icmp_unsigned("<", pointer, I32(count)) for pointer in pointers]
+        held = [b.select(ok, pointer, I32(0)) for ok, pointer in zip(in_bounds, pointers)]
         totals = [
-            [b.select(ok, part, none) for part, none in zip(self._take(e, arrays, place), empty)]
-            for ok, place in zip(in_bounds, held)
+            [b.select(ok, part, none) for part, none in zip(self._take(e, arrays, pointer), empty)]
+            for ok, pointer in zip(in_bounds, held)
         ]
         run = self._run(e, totals)
         warp = Scan(self.tile, ThreadGroup(WARP), self.rule)
@@ -162,20 +162,20 @@ class Scan:
         start = self.rule.merge.emit(e, before + exclusive)
         begins = [start, *(self.rule.merge.emit(e, start + state) for state in run[:-1])]
         e.call(ir.VoidType(), "llvm.nvvm.bar.warp.sync", [I32(-1)])  # all totals are read
-        for ok, place, begin in zip(in_bounds, places, begins):
-            self._leave(e, arrays, begin, place, ok)
+        for ok, pointer, begin in zip(in_bounds, pointers, begins):
+            self._leave(e, arrays, begin, pointer, ok)
         last = self.rule.merge.emit(e, before + inclusive)
         self._leave(e, arrays, last, I32(count), b.icmp_unsigned("==", lane, I32(WARP - 1)))
 
-    def _at(self, e: Emitter, place: ir.Value, row: ir.Value) -> ir.Value:
+    def _at(self, e: Emitter, pointer: ir.Value, row: ir.Value) -> ir.Value:
         spread = self.thread_group.rows_across or 1
-        return e.builder.add(e.builder.mul(place, I32(spread)), row) if spread > 1 else place
+        return e.builder.add(e.builder.mul(pointer, I32(spread)), row) if spread > 1 else pointer
 
-    def _leave(self, e: Emitter, arrays: Sequence[ir.Value], state: State, place, wanted: ir.Value | None) -> None:
+    def _leave(self, e: Emitter, arrays: Sequence[ir.Value], state: State, pointer, wanted: ir.Value | None) -> None:
         def put():
             for array, part in zip(arrays, state):
                 value = e.builder.zext(part, I8) if part.type == I1 else part
-                e.builder.store(value, e.builder.gep(array, [place]))
+                e.builder.store(value, e.builder.gep(array, [pointer]))
 
         if wanted is None:
             put()
@@ -183,8 +183,8 @@ class Scan:
         with e.builder.if_then(wanted):
             put()
 
-    def _take(self, e: Emitter, arrays: Sequence[ir.Value], place: ir.Value) -> State:
-        parts = [e.builder.load(e.builder.gep(array, [place])) for array in arrays]
+    def _take(self, e: Emitter, arrays: Sequence[ir.Value], pointer: ir.Value) -> State:
+        parts = [e.builder.load(e.builder.gep(array, [pointer])) for array in arrays]
         kinds = self.rule.state
         return [e.builder.trunc(v, I1) if k == types.boolean else v for v, k in zip(parts, kinds)]
 

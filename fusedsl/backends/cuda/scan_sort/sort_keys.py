@@ -156,13 +156,13 @@ class KeyCodec:
         with repeated(e, I32(1), lambda half: b.icmp_unsigned("<", half, size), doubled) as half:
             mask = b.sub(b.shl(half, I32(1)), I32(1))
             with self._pairs(e, lane, pairs) as pair:
-                place = self._spread(e, pair, half)
-                self._exchange(e, room, place, b.xor(place, mask))
+                index = self._spread(e, pair, half)
+                self._exchange(e, room, index, b.xor(index, mask))
             self._meet(e, b.icmp_unsigned(">", half, I32(WARP)))
             with repeated(e, halved(half), lambda gap: b.icmp_unsigned(">", gap, I32(0)), halved) as gap:
                 with self._pairs(e, lane, pairs) as pair:
-                    place = self._spread(e, pair, gap)
-                    self._exchange(e, room, place, b.add(place, gap))
+                    index = self._spread(e, pair, gap)
+                    self._exchange(e, room, index, b.add(index, gap))
                 self._meet(e, b.icmp_unsigned(">", gap, I32(WARP)))
             self._meet(e, b.icmp_unsigned(">=", half, I32(WARP)))
         self.wait(e)

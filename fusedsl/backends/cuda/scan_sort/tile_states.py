@@ -32,12 +32,12 @@ class TileStates:
         """Bytes of a slot."""
         return 8 * (self.words + 1)
 
-    def _at(self, e: Emitter, base: ir.Value, place: ir.Value) -> ir.Value:
-        return e.builder.add(base, e.builder.mul(e.builder.sext(place, I64), I64(self.slot)))
+    def _at(self, e: Emitter, base: ir.Value, index: ir.Value) -> ir.Value:
+        return e.builder.add(base, e.builder.mul(e.builder.sext(index, I64), I64(self.slot)))
 
-    def store(self, e: Emitter, base: ir.Value, place: ir.Value, state: State) -> None:
+    def store(self, e: Emitter, base: ir.Value, index: ir.Value, state: State) -> None:
         """Store a state, by one thread."""
-        b, at = e.builder, self._at(e, base, place)
+        b, at = e.builder, self._at(e, base, index)
         parts = [self._bits_of(e, part, bits) for part, bits in zip(state, self.bits)]
         if not self.words:
             word = b.or_(b.shl(b.zext(parts[0], I64), I64(32)), I64(1))
@@ -48,9 +48,9 @@ class TileStates:
         mark = _offset(e, at, 8 * self.words)
         e.asm(VOID, "st.release.gpu.global.b64 [$0], 1;", "l,~{memory}", [mark], True)
 
-    def load(self, e: Emitter, base: ir.Value, place: ir.Value) -> tuple[ir.Value, State]:
+    def load(self, e: Emitter, base: ir.Value, index: ir.Value) -> tuple[ir.Value, State]:
         """(whether something has been left there, what)."""
-        b, at = e.builder, self._at(e, base, place)
+        b, at = e.builder, self._at(e, base, index)
         if self.words:
             mark = _offset(e, at, 8 * self.words)
             seen = e.asm(I64, "ld.acquire.gpu.global.b64 $0, [$1];", "=l,l,~{memory}", [mark], True)

@@ -147,7 +147,7 @@ class SkinnyEmitter:
         multiply = self.src.bind("multiply", SKINNY.multiply())
         for number, pair in enumerate(self.operands.pairs):
             narrow, streamed = pair[::-1] if self.schedule.swapped else pair
-            places = (self._place("read_stage", streamed), self._place("read_stage", narrow))
+            places = (self._stage_part("read_stage", streamed), self._stage_part("read_stage", narrow))
             self.src.assign(f"totals{number}", multiply(f"totals{number}", *places))
 
     @property
@@ -171,7 +171,7 @@ class SkinnyEmitter:
     def _advance(self, name: str) -> None:
         self.src.assign(name, f"int32({name} + {self._stage})")
 
-    def _place(self, slot: str, k: int) -> str:
+    def _stage_part(self, slot: str, k: int) -> str:
         """The address of an operand's part of a stage."""
         if k in self.streamed_operands:
             offset = self.streamed_operands.index(k) * self.layout.streamed_bytes
@@ -187,12 +187,12 @@ class SkinnyEmitter:
         rows = f"{self.streamed}s - {self.streamed}_from"
         for k in self.streamed_operands:
             pitch = self._stride(k, self.streamed_axis) if self.layout.near == "k" else self._step_stride(k)
-            src.emit(copy(self._place("stage", k), self._coming(k), pitch, rows, "valid_k"))
+            src.emit(copy(self._stage_part("stage", k), self._coming(k), pitch, rows, "valid_k"))
         for k, way in zip(self.narrow_operands, self.schedule.narrow_near):
             if way == "copy":
                 copy = src.bind("copy_narrow", RING.copy_narrow())
                 pitch = self._stride(k, self.narrow_axis)
-                src.emit(copy(self._place("stage", k), self._coming(k), pitch, f"{self.narrow}s", "valid_k"))
+                src.emit(copy(self._stage_part("stage", k), self._coming(k), pitch, f"{self.narrow}s", "valid_k"))
         src.emit(commit_group())
         for k, way in self._elementwise:
             load = src.bind(f"load_{way}", RING.load_narrow(way))
@@ -201,7 +201,7 @@ class SkinnyEmitter:
 
     def _store(self, k: int, way: str) -> str:
         """Put this thread's elements of a narrow operand into the next stage."""
-        return self.src.bind(f"store_{way}", RING.store_narrow(way))(self._place("stage", k), f"elements{k}")
+        return self.src.bind(f"store_{way}", RING.store_narrow(way))(self._stage_part("stage", k), f"elements{k}")
 
     def _side(self, k: int) -> tuple[str, int]:
         """The kind of an operand's rows, and their axis."""

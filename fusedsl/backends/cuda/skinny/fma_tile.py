@@ -13,7 +13,7 @@ from ..tile.memory import ld_shared, st_shared
 from ..tile.shuffle import shuffle
 from .layout import LINE_BYTES, ROWS, VECTORS
 from .sums import SkinnySums
-from .threads import lane_index, lane_place, lane_row, row_offset, vector_place, warp_k, warp_place
+from .threads import lane_index, lane_position, lane_row, row_offset, vector_offset, warp_k, warp_position
 
 OWN = 4  # streamed rows of a lane
 HALVES = 2  # vectors of steps of a lane, 8 steps apart
@@ -36,10 +36,10 @@ class SkinnyFmaTile(SkinnySums):
 
         @emitted(self.accumulator_types)
         def emit(e, accumulators, streamed, narrow):
-            b, (wide, warp), (_, h) = e.builder, warp_place(self, e), lane_place(self, e)
+            b, (wide, warp), (_, h) = e.builder, warp_position(self, e), lane_position(self, e)
             values = e.unpack(accumulators, len(self.accumulator_types))
-            places = [b.add(streamed, vector_place(self, e, warp, k)) for k in range(VECTORS)]
-            vectors = [ld_shared(e, FLOAT32, 4, place) for place in places]
+            places = [b.add(streamed, vector_offset(self, e, warp, k)) for k in range(VECTORS)]
+            vectors = [ld_shared(e, FLOAT32, 4, k_sum) for k_sum in places]
             step = b.add(b.mul(warp_k(self, e, warp), I32(LINE_BYTES)), b.shl(h, I32(4)))
             other = b.add(narrow, b.add(b.mul(b.mul(wide, I32(self._rows)), I32(self.pitch)), step))
             for row in range(self._rows):
@@ -48,8 +48,8 @@ class SkinnyFmaTile(SkinnySums):
                     for k in range(4):
                         for own in range(OWN):
                             y = vectors[HALVES * own + half][k] if self.near == "k" else vectors[4 * half + k][own]
-                            place = OWN * row + own
-                            values[place] = e.call(F32, "llvm.fma.f32", [x[k], y, values[place]])
+                            k_sum = OWN * row + own
+                            values[k_sum] = e.call(F32, "llvm.fma.f32", [x[k], y, values[k_sum]])
             return e.pack(self.accumulator_types, values)
 
         return emit
@@ -59,7 +59,7 @@ class SkinnyFmaTile(SkinnySums):
 
         @emitted(types.void)
         def emit(e, at, accumulators):
-            b, (wide, warp) = e.builder, warp_place(self, e)
+            b, (wide, warp) = e.builder, warp_position(self, e)
             values = [b.fadd(x, shuffle(e, "bfly", x, 16)) for x in e.unpack(accumulators, len(self.accumulator_types))]
             first = b.mul(b.udiv(warp, I32(self.warps_k)), I32(ROWS))
             line = b.add(b.mul(warp_k(self, e, warp), I32(self.narrow)), b.mul(wide, I32(self._rows)))
@@ -67,15 +67,15 @@ class SkinnyFmaTile(SkinnySums):
             start = b.add(at, b.shl(start, I32(2)))
             with b.if_then(b.icmp_unsigned("<", lane_index(e), I32(16))):
                 for row in range(self._rows):
-                    own, place = values[OWN * row : OWN * row + OWN], b.add(start, I32(4 * row * self.streamed))
-                    self._store_rows(e, place, own)
+                    own, address = values[OWN * row : OWN * row + OWN], b.add(start, I32(4 * row * self.streamed))
+                    self._store_rows(e, address, own)
 
         return emit
 
-    def _store_rows(self, e: Emitter, place: ir.Value, values: list[ir.Value]) -> None:
+    def _store_rows(self, e: Emitter, address: ir.Value, values: list[ir.Value]) -> None:
         if self.near == "n":
-            st_shared(e, FLOAT32, OWN, place, values)
+            st_shared(e, FLOAT32, OWN, address, values)
             return
         for own, value in enumerate(values):
             apart = 4 * row_offset(self, HALVES * own)
-            st_shared(e, FLOAT32, 1, e.builder.add(place, I32(apart)), [value])
+            st_shared(e, FLOAT32, 1, e.builder.add(address, I32(apart)), [value])

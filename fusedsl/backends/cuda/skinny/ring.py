@@ -16,7 +16,7 @@ from ..tile.element_registers import stored_type
 from ..tile.memory import load_vector, st_shared
 from ..tile.valid_elements import ValidElements
 from .layout import SkinnyLayout
-from .threads import copied_place
+from .threads import copied_offset
 
 
 class SkinnyRing(SkinnyLayout):
@@ -42,7 +42,7 @@ class SkinnyRing(SkinnyLayout):
                 far, near = b.zext(line, I64), b.zext(b.mul(which, I32(chunk)), I64)
                 own = b.and_(b.icmp_signed("<", far, lines), b.icmp_signed("<", near, width))
                 source = b.add(address, b.mul(b.add(b.mul(far, pitch), near), I64(self.itemsize)))
-                _copy(e, b.add(stage, copied_place(self, e, line, which)), source, own)
+                _copy(e, b.add(stage, copied_offset(self, e, line, which)), source, own)
 
         return emit
 
@@ -80,8 +80,8 @@ class SkinnyRing(SkinnyLayout):
             for k in range(self._elements):
                 row, at = (b.zext(x, I64) for x in self._element(e, near, k))
                 own = b.and_(b.icmp_signed("<", at, steps), b.icmp_signed("<", row, rows))
-                place = b.add(address, b.mul(b.add(b.mul(row, row_stride), b.mul(at, step_stride)), I64(self.itemsize)))
-                loaded += load_vector(e, self._bits, 1, place, ValidElements(b.zext(own, I32)))
+                start = b.add(address, b.mul(b.add(b.mul(row, row_stride), b.mul(at, step_stride)), I64(self.itemsize)))
+                loaded += load_vector(e, self._bits, 1, start, ValidElements(b.zext(own, I32)))
             return e.pack(result, loaded)
 
         return emit
@@ -94,8 +94,8 @@ class SkinnyRing(SkinnyLayout):
             b = e.builder
             for k, value in enumerate(e.unpack(elements, self._elements)):
                 row, at = self._element(e, near, k)
-                place = b.add(b.mul(row, I32(self.pitch)), b.mul(at, I32(self.itemsize)))
-                st_shared(e, self._bits, 1, b.add(slot, place), [value])
+                offset = b.add(b.mul(row, I32(self.pitch)), b.mul(at, I32(self.itemsize)))
+                st_shared(e, self._bits, 1, b.add(slot, offset), [value])
 
         return emit
 

@@ -42,11 +42,11 @@ class SkinnySums(SkinnyLayout):
         def emit(e, at, part):
             b = e.builder
             narrow, row = self._result(e, part)
-            place = b.add(b.mul(narrow, I32(self.streamed)), self.swizzled(e, row, narrow))
-            place = b.add(at, b.shl(place, I32(2)))
-            total = ld_shared(e, FLOAT32, PART, place)
+            offset = b.add(b.mul(narrow, I32(self.streamed)), self.swizzled(e, row, narrow))
+            offset = b.add(at, b.shl(offset, I32(2)))
+            total = ld_shared(e, FLOAT32, PART, offset)
             for k in range(1, self.warps_k):
-                found = ld_shared(e, FLOAT32, PART, b.add(place, I32(k * self.record_bytes)))
+                found = ld_shared(e, FLOAT32, PART, b.add(offset, I32(k * self.record_bytes)))
                 total = [b.fadd(x, y) for x, y in zip(total, found)]
             return e.pack(result, total)
 
@@ -97,9 +97,9 @@ def load_records() -> Callable:
             there = [b.icmp_signed("<", number, splits) for number in numbers]
             found = []
             for number, one in zip(numbers, there):
-                place = b.add(at, b.mul(b.select(one, number, first), record))
+                source = b.add(at, b.mul(b.select(one, number, first), record))
                 kind = ir.LiteralStructType([F32] * PART)
-                found.append(e.unpack(e.asm(kind, text, "=f,=f,=f,=f,l,~{memory}", [place], effect=True), PART))
+                found.append(e.unpack(e.asm(kind, text, "=f,=f,=f,=f,l,~{memory}", [source], effect=True), PART))
             for one, values in zip(there, found):
                 accumulators = [b.select(one, b.fadd(x, y), x) for x, y in zip(accumulators, values)]
             following += [b.add(first, I64(AT_ONCE)), *accumulators]

@@ -16,7 +16,7 @@ def lane_index(e: Emitter) -> ir.Value:
     return e.builder.and_(e.special_register("tid.x"), I32(31))
 
 
-def warp_place(layout: SkinnyLayout, e: Emitter) -> tuple[ir.Value, ir.Value]:
+def warp_position(layout: SkinnyLayout, e: Emitter) -> tuple[ir.Value, ir.Value]:
     """(a warp's number along the narrow rows, its number among those that have the same narrow rows)"""
     b, warp = e.builder, e.builder.lshr(e.special_register("tid.x"), I32(5))
     others = I32(layout.warps_streamed * layout.warps_k)
@@ -28,7 +28,7 @@ def warp_k(layout: SkinnyLayout, e: Emitter, warp: ir.Value) -> ir.Value:
     return e.builder.urem(warp, I32(layout.warps_k))
 
 
-def lane_place(layout: SkinnyLayout, e: Emitter) -> tuple[ir.Value, ir.Value]:
+def lane_position(layout: SkinnyLayout, e: Emitter) -> tuple[ir.Value, ir.Value]:
     """(g, t), or of 32 bits (c, h)"""
     b, lane = e.builder, lane_index(e)
     if layout.itemsize == 2:
@@ -38,7 +38,7 @@ def lane_place(layout: SkinnyLayout, e: Emitter) -> tuple[ir.Value, ir.Value]:
 
 def lane_row(layout: SkinnyLayout, e: Emitter) -> ir.Value:
     """The first row of a lane in its warp's slot."""
-    row = lane_place(layout, e)[0]
+    row = lane_position(layout, e)[0]
     return row if layout.near == "k" else e.builder.mul(row, I32(16 // layout.itemsize))
 
 
@@ -47,15 +47,15 @@ def row_offset(layout: SkinnyLayout, k: int) -> int:
     return 8 * k if layout.itemsize == 2 else 16 * (k // 2)
 
 
-def vector_place(layout: SkinnyLayout, e: Emitter, slot: ir.Value, k: int) -> ir.Value:
+def vector_offset(layout: SkinnyLayout, e: Emitter, slot: ir.Value, k: int) -> ir.Value:
     """Where the k-th vector of this lane stands in a stage, in bytes; `slot` is the number of its warp's."""
-    b, (low, high) = e.builder, lane_place(layout, e)
+    b, (low, high) = e.builder, lane_position(layout, e)
     parity = b.and_(slot, I32(1)) if layout.warps_k > 1 else I32(0)
     which = b.add(b.mul(slot, I32(VECTORS)), I32(k))
-    return _place(e, which, _moved(layout, e, (low, high), (I32(k), parity)))
+    return _vector_offset(e, which, _moved(layout, e, (low, high), (I32(k), parity)))
 
 
-def copied_place(layout: SkinnyLayout, e: Emitter, line: ir.Value, chunk: ir.Value) -> ir.Value:
+def copied_offset(layout: SkinnyLayout, e: Emitter, line: ir.Value, chunk: ir.Value) -> ir.Value:
     """Where the vector stands that is so many in a line along the contiguous axis."""
     b, short = e.builder, layout.itemsize == 2
 
@@ -83,10 +83,10 @@ def copied_place(layout: SkinnyLayout, e: Emitter, line: ir.Value, chunk: ir.Val
         k = b.add(b.mul(half, I32(4)), within)
     slot = b.add(b.mul(streamed, I32(layout.warps_k)), warp)
     parity = b.and_(slot, I32(1)) if layout.warps_k > 1 else I32(0)
-    return _place(e, b.add(b.mul(slot, I32(VECTORS)), k), _moved(layout, e, (low, high), (k, parity)))
+    return _vector_offset(e, b.add(b.mul(slot, I32(VECTORS)), k), _moved(layout, e, (low, high), (k, parity)))
 
 
-def _place(e: Emitter, vector: ir.Value, lane: ir.Value) -> ir.Value:
+def _vector_offset(e: Emitter, vector: ir.Value, lane: ir.Value) -> ir.Value:
     return e.builder.shl(e.builder.add(e.builder.shl(vector, I32(5)), lane), I32(4))
 
 

@@ -14,7 +14,7 @@ from ..mma.fragment import INSTRUCTIONS, mma_sync
 from ..tile.memory import ld_shared, st_shared
 from .layout import LINE_BYTES, ROWS, VECTORS
 from .sums import SkinnySums
-from .threads import lane_place, vector_place, warp_k, warp_place
+from .threads import lane_position, vector_offset, warp_k, warp_position
 
 SUBTILES = ROWS // 16  # mma.sync along the streamed rows
 
@@ -43,9 +43,9 @@ class SkinnyTile(SkinnySums):
 
         @emitted(self.accumulator_types)
         def emit(e, accumulators, streamed, narrow):
-            b, (wide, warp), (g, t) = e.builder, warp_place(self, e), lane_place(self, e)
+            b, (wide, warp), (g, t) = e.builder, warp_position(self, e), lane_position(self, e)
             values = e.unpack(accumulators, len(self.accumulator_types))
-            places = [b.add(streamed, vector_place(self, e, warp, k)) for k in range(VECTORS)]
+            places = [b.add(streamed, vector_offset(self, e, warp, k)) for k in range(VECTORS)]
             words = [ld_shared(e, BFLOAT16, 8, place) for place in places]
             row = b.add(b.mul(wide, I32(8 * self._columns)), g)
             step = b.mul(warp_k(self, e, warp), I32(LINE_BYTES))
@@ -67,7 +67,7 @@ class SkinnyTile(SkinnySums):
 
         @emitted(types.void)
         def emit(e, at, accumulators):
-            b, (wide, warp), (g, t) = e.builder, warp_place(self, e), lane_place(self, e)
+            b, (wide, warp), (g, t) = e.builder, warp_position(self, e), lane_position(self, e)
             values, k = e.unpack(accumulators, len(self.accumulator_types)), warp_k(self, e, warp)
             first = b.mul(b.udiv(warp, I32(self.warps_k)), I32(ROWS))
             line = b.add(b.mul(k, I32(self.narrow)), b.mul(wide, I32(8 * self._columns)))
@@ -80,8 +80,8 @@ class SkinnyTile(SkinnySums):
                         narrow = b.add(line, I32(8 * column + odd))
                         start = b.add(at, b.mul(narrow, I32(4 * self.streamed)))
                         for row, value in zip(pair, four[odd::2]):
-                            place = self.swizzled(e, b.add(first, row), narrow)
-                            st_shared(e, FLOAT32, 1, b.add(start, b.shl(place, I32(2))), [value])
+                            offset = self.swizzled(e, b.add(first, row), narrow)
+                            st_shared(e, FLOAT32, 1, b.add(start, b.shl(offset, I32(2))), [value])
 
         return emit
 

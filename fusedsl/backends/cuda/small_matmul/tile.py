@@ -42,9 +42,9 @@ class SmallTile(SmallLayout):
             b, values = e.builder, e.unpack(tile, count)
             for k in range(0, count, 1 if along else width):
                 lane, step = self._element(e, kind, along, k)
-                place = b.add(self._matrix(e, kind), b.add(b.mul(step, I32(self.pitch(kind))), lane))
+                index = b.add(self._matrix(e, kind), b.add(b.mul(step, I32(self.pitch(kind))), lane))
                 part = values[k : k + (1 if along else width)]
-                st_shared(e, element, len(part), _byte(e, at, place, element.itemsize), part)
+                st_shared(e, element, len(part), _byte(e, at, index, element.itemsize), part)
 
         return emit
 
@@ -119,14 +119,14 @@ class SmallTile(SmallLayout):
         return b.mul(b.udiv(e.special_register("tid.x"), I32(self.threads)), I32(self.area(kind)))
 
 
-def _byte(e: Emitter, base: ir.Value, place: ir.Value, size: int) -> ir.Value:
+def _byte(e: Emitter, base: ir.Value, index: ir.Value, size: int) -> ir.Value:
     b = e.builder
-    return b.add(b.trunc(base, I32), b.mul(place, I32(size)))
+    return b.add(b.trunc(base, I32), b.mul(index, I32(size)))
 
 
-def _neighbours(e: Emitter, kind: DType, base: ir.Value, place: ir.Value) -> list[ir.Value]:
+def _neighbours(e: Emitter, kind: DType, base: ir.Value, index: ir.Value) -> list[ir.Value]:
     """OWN neighbouring elements, in as few reads as there can be."""
     width = min(OWN, ACCESS_BYTES // kind.itemsize)
-    at = _byte(e, base, place, kind.itemsize)
+    at = _byte(e, base, index, kind.itemsize)
     reads = (e.builder.add(at, I32(k * kind.itemsize)) for k in range(0, OWN, width))
     return [x for one in reads for x in ld_shared(e, kind, width, one)]

@@ -53,7 +53,7 @@ class CpAsyncRing:
     def _own(self, e: Emitter, row: ir.Value) -> ir.Value:
         return e.builder.add(row, e.builder.mul(e.special_register("tid.x"), I32(self.vector_bytes)))
 
-    def _place(self, number: int) -> int:
+    def _offset(self, number: int) -> int:
         return self.begin + number * self.threads * self.vector_bytes
 
     def copy_async(self) -> Callable:
@@ -70,7 +70,7 @@ class CpAsyncRing:
             source = b.add(at, b.mul(begin, I64(kind.itemsize)))
             for k, room in enumerate(self.tile.valid_of(e, kinds[1], first, last)):
                 skipped = k * self.tile.step * kind.itemsize
-                text = f"cp.async.{moved}.shared.global [$0+{self._place(k)}], [$1+{skipped}], {self.vector_bytes}"
+                text = f"cp.async.{moved}.shared.global [$0+{self._offset(k)}], [$1+{skipped}], {self.vector_bytes}"
                 values = [own, source]
                 if room is not None:
                     there = b.icmp_signed(">", room.count, I32(0))
@@ -91,7 +91,7 @@ class CpAsyncRing:
         def emit(e, where):
             own, elements = e.builder.zext(self._own(e, where), I64), []
             for k in range(self.tile.vectors):
-                elements += ld_shared(e, kind, self.tile.width, e.builder.add(own, I64(self._place(k))))
+                elements += ld_shared(e, kind, self.tile.width, e.builder.add(own, I64(self._offset(k))))
             return e.pack(result, elements)
 
         return emit

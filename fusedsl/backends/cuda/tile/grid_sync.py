@@ -54,10 +54,10 @@ def store_partial(rule_of: ReduceOp, begin: int) -> Callable:
     def emit(e, at, value):
         b = e.builder
         with b.if_then(_is_first(e)):
-            place = begin
+            address = begin
             for part in state_of(e, rule_of, value):
-                st_global(e, b.add(at, I64(place)), part)
-                place += ALIGNMENT
+                st_global(e, b.add(at, I64(address)), part)
+                address += ALIGNMENT
 
     return emit
 
@@ -67,10 +67,10 @@ def load_partial(rule_of: ReduceOp, begin: int) -> Callable:
 
     @emitted(rule_of.merge.result)
     def emit(e, at):
-        parts, place = [], begin
+        parts, address = [], begin
         for none in rule_of.empty.emit(e, []):
-            parts.append(ld_relaxed(e, e.builder.add(at, I64(place)), none.type))
-            place += ALIGNMENT
+            parts.append(ld_relaxed(e, e.builder.add(at, I64(address)), none.type))
+            address += ALIGNMENT
         return e.pack(rule_of.merge.result, parts)
 
     return emit
@@ -143,8 +143,8 @@ def grid_barrier_reset(semaphores, index, parts):
 
 
 def _is_first(e: Emitter) -> ir.Value:
-    place = e.builder.or_(e.special_register("tid.x"), e.special_register("tid.y"))
-    return e.builder.icmp_unsigned("==", place, I32(0))
+    thread = e.builder.or_(e.special_register("tid.x"), e.special_register("tid.y"))
+    return e.builder.icmp_unsigned("==", thread, I32(0))
 
 
 def _wide(e: Emitter, value: ir.Value) -> ir.Value:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from ..compiler.numba_backend import I32, VOID, Emitter, intrinsic, ir, types
 
 
-def thread_vector_at(e: Emitter, place: ir.Value, offset: int, size: int, threads: int) -> ir.Value:
+def thread_vector_at(e: Emitter, index: ir.Value, offset: int, size: int, threads: int) -> ir.Value:
     """The 32-bit address of this thread's vector of `size` bytes, in shared memory."""
     b = e.builder
     thread = b.and_(e.special_register("tid.x"), I32(threads - 1))
-    return b.add(b.add(place, b.mul(thread, I32(size))), I32(offset))
+    return b.add(b.add(index, b.mul(thread, I32(size))), I32(offset))
 
 
 @intrinsic(0)

@@ -91,15 +91,15 @@ class ThreadGroup:
                 self._leave(e, arrays, state, b.lshr(thread, I32(5)))
         e.barrier()
         if len(state) > FEW_VALUES and not across:  # each lane takes one state, and the lanes of every warp merge them
-            place = b.and_(thread, I32(groups - 1))
-            values = [b.load(b.gep(array, [place])) for array in arrays]
+            slot = b.and_(thread, I32(groups - 1))
+            values = [b.load(b.gep(array, [slot])) for array in arrays]
             own = [b.trunc(v, I1) if s.type == I1 else v for v, s in zip(values, state)]
             return ThreadGroup(groups)._through_shuffles(e, rule_of, own)
         lane = b.urem(thread, I32(across)) if across else I32(0)
         states = []
         for group in range(groups):
-            place = b.add(lane, I32(group * spread))
-            states.append(self._left(e, arrays, state, place))
+            slot = b.add(lane, I32(group * spread))
+            states.append(self._left(e, arrays, state, slot))
         return rule_of.tree(e, states)
 
     def _along_part(self, e: Emitter, rule_of: ReduceOp, state: State) -> State:
@@ -124,9 +124,9 @@ class ThreadGroup:
                 with b.if_then(b.icmp_unsigned("==", lane, I32(0))):
                     self._leave(e, arrays, state, b.lshr(thread, I32(5)))
                 e.barrier()
-                place, empty = b.and_(lane, I32(groups - 1)), rule_of.empty.emit(e, [])
-                in_bounds = b.icmp_unsigned("<", place, b.lshr(side, I32(5)))
-                parts = self._left(e, arrays, state, b.select(in_bounds, place, I32(0)))
+                slot, empty = b.and_(lane, I32(groups - 1)), rule_of.empty.emit(e, [])
+                in_bounds = b.icmp_unsigned("<", slot, b.lshr(side, I32(5)))
+                parts = self._left(e, arrays, state, b.select(in_bounds, slot, I32(0)))
                 parts = [b.select(in_bounds, part, none) for part, none in zip(parts, empty)]
                 merged, after_several = ThreadGroup(groups)._through_shuffles(e, rule_of, parts), b.block
             with one_warp:
@@ -158,13 +158,13 @@ class ThreadGroup:
         lane, warp = b.and_(thread, I32(WARP - 1)), b.lshr(thread, I32(5))
         barrier = cluster.cluster_mbarrier(e, self.reductions * self.barrier_slots, number)
         state = [shuffle(e, "idx", part, 0, WARP) for part in state]
-        place = b.add(b.mul(rank, I32(warps)), warp)
-        place = place if begin is None else b.add(begin, place)
+        slot = b.add(b.mul(rank, I32(warps)), warp)
+        slot = slot if begin is None else b.add(begin, slot)
         with b.if_then(b.icmp_unsigned("==", thread, I32(0))):
             cluster.mbarrier_expect_tx(e, barrier, count * sum(map(cluster.sent_bytes, kinds)))
         with b.if_then(b.icmp_unsigned("<", lane, I32(self.cluster))):
             for array, part in zip(arrays, state):
-                cluster.st_async(e, b.gep(array, [place]), part, barrier, lane)
+                cluster.st_async(e, b.gep(array, [slot]), part, barrier, lane)
         cluster.mbarrier_wait(e, barrier, parity)
         lanes = min(count, WARP)
         each, first = count // lanes, b.mul(b.and_(lane, I32(lanes - 1)), I32(count // lanes))
@@ -172,16 +172,16 @@ class ThreadGroup:
         states = [self._left(e, arrays, state, b.add(first, I32(k))) for k in range(each)]
         return ThreadGroup(lanes)._through_shuffles(e, rule_of, rule_of.tree(e, states))
 
-    def _left(self, e: Emitter, arrays: list[ir.Value], like: State, place: ir.Value) -> State:
+    def _left(self, e: Emitter, arrays: list[ir.Value], like: State, index: ir.Value) -> State:
         """The state at a place of shared memory."""
         b = e.builder
-        values = [b.load(b.gep(array, [place])) for array in arrays]
+        values = [b.load(b.gep(array, [index])) for array in arrays]
         return [b.trunc(v, p.type) if p.type != v.type else v for v, p in zip(values, like)]
 
-    def _leave(self, e: Emitter, arrays: list[ir.Value], state: State, place: ir.Value) -> None:
+    def _leave(self, e: Emitter, arrays: list[ir.Value], state: State, index: ir.Value) -> None:
         for array, part in zip(arrays, state):
             value = e.builder.zext(part, I8) if part.type == I1 else part
-            e.builder.store(value, e.builder.gep(array, [place]))
+            e.builder.store(value, e.builder.gep(array, [index]))
 
 
 def shared_type(part: ir.Value) -> ir.Type:

@@ -116,12 +116,12 @@ class VectorLayout:
         def at(number: ir.Value) -> ir.Value:
             return b.add(address, b.mul(_int64(b, number), step))
 
-        def after(place: ir.Value) -> ir.Value:
+        def after(end: ir.Value) -> ir.Value:
             levels = self.offset_of(e, 1, stride.type)
             if stride.type == I32:
                 step_bytes = b.mul(levels, I32(size))
-                return e.asm(I64, "mad.wide.s32 $0, $1, $2, $3;", "=l,r,r,l", [stride, step_bytes, place])
-            return b.add(place, b.mul(levels, step))
+                return e.asm(I64, "mad.wide.s32 $0, $1, $2, $3;", "=l,r,r,l", [stride, step_bytes, end])
+            return b.add(end, b.mul(levels, step))
 
         addresses: list[ir.Value] = []
         for number, check in enumerate(self.checks):
@@ -133,30 +133,30 @@ class VectorLayout:
             addresses.append(at(b.select(b.icmp_signed("<=", begin, final), begin, instead)))
         return addresses
 
-    def load_vector(self, e, kind, stride_kind, places, room) -> list[ir.Value]:
+    def load_vector(self, e, kind, stride_kind, addresses, room) -> list[ir.Value]:
         if stride_kind == "1":
-            return memory.load_vector(e, kind, self.width, places[0], room)
+            return memory.load_vector(e, kind, self.width, addresses[0], room)
         if stride_kind == "0":
-            return paired(e, kind, memory.load_vector(e, kind, 1, places[0], None) * self.width)
+            return paired(e, kind, memory.load_vector(e, kind, 1, addresses[0], None) * self.width)
         elements = []
-        for k, place in enumerate(places):
+        for k, address in enumerate(addresses):
             valid = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
-            elements += memory.load_vector(e, kind, 1, place, valid)
+            elements += memory.load_vector(e, kind, 1, address, valid)
         return paired(e, kind, elements)
 
-    def store_vector(self, e, kind, stride_kind, places, values, room) -> None:
+    def store_vector(self, e, kind, stride_kind, addresses, values, room) -> None:
         if stride_kind == "1":
-            memory.store_vector(e, kind, self.width, places[0], values, room)
+            memory.store_vector(e, kind, self.width, addresses[0], values, room)
             return
-        for k, (place, value) in enumerate(zip(places, unpaired(e, kind, values, self.width))):
+        for k, (address, value) in enumerate(zip(addresses, unpaired(e, kind, values, self.width))):
             valid = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
-            memory.store_vector(e, kind, 1, place, [value], valid)
+            memory.store_vector(e, kind, 1, address, [value], valid)
 
     def load_aligned(self, e, kind, address, displacement: int, alignment: int) -> list[ir.Value]:
         """An element so many bytes from an address, there aligned: LLVM joins loads of its neighbours to its own."""
         b, unit = e.builder, ir.IntType(register_bits(kind, 1))
-        place = b.gep(b.inttoptr(address, I8.as_pointer(GLOBAL)), [I64(displacement)], inbounds=True)
-        loaded = b.load(b.bitcast(place, unit.as_pointer(GLOBAL)), align=alignment)
+        pointer = b.gep(b.inttoptr(address, I8.as_pointer(GLOBAL)), [I64(displacement)], inbounds=True)
+        loaded = b.load(b.bitcast(pointer, unit.as_pointer(GLOBAL)), align=alignment)
         return paired(e, kind, unpack_registers(e, kind, 1, [loaded]) * self.width)
 
 

@@ -98,8 +98,8 @@ def _fma(e: Emitter, kind: DType, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.V
     return e.call(F64 if kind.bits == 64 else F32, f"llvm.fma.f{kind.bits}", [x, y, z])
 
 
-def _chunk(e: Emitter, kind: DType, place: ir.Value) -> list[ir.Value]:
-    return ld_shared(e, kind, COPY_BYTES // kind.itemsize, place)
+def _chunk(e: Emitter, kind: DType, address: ir.Value) -> list[ir.Value]:
+    return ld_shared(e, kind, COPY_BYTES // kind.itemsize, address)
 
 
 def _own_row(e: Emitter) -> tuple[ir.Value, ir.Value]:
@@ -154,8 +154,8 @@ def store_p(name: str, rows: int, columns: int) -> Callable:
         elements = [e.cast(v, kinds[1].dtype, numba_type(name)) for v in elements]
         e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
         for k in range(columns // 8):
-            place, panel = _pair_place(e, kind, row, t, k)
-            at = b.add(b.add(start, place), I32(panel * rows * SWIZZLE_BYTES))
+            offset, panel = _pair_offset(e, kind, row, t, k)
+            at = b.add(b.add(start, offset), I32(panel * rows * SWIZZLE_BYTES))
             for r in range(ROWS):
                 own = elements[4 * k + 2 * r : 4 * k + 2 * r + 2]
                 st_shared(e, kind, 2, b.add(at, I32(8 * SWIZZLE_BYTES * r)), own)
@@ -164,7 +164,7 @@ def store_p(name: str, rows: int, columns: int) -> Callable:
     return emit
 
 
-def _pair_place(e: Emitter, kind: DType, line: ir.Value, t: ir.Value, k: int) -> tuple[ir.Value, int]:
+def _pair_offset(e: Emitter, kind: DType, line: ir.Value, t: ir.Value, k: int) -> tuple[ir.Value, int]:
     """(the offset of columns 8 k + 2 t and the next in a row's bytes, their panel)"""
     b, size = e.builder, kind.itemsize
     panel, byte = divmod(8 * k * size, SWIZZLE_BYTES)
@@ -191,7 +191,7 @@ def fma_pv(name: str, rows: int, columns: int, width: int) -> Callable:
             x = [_chunk(e, kind, b.add(p_at, I32(8 * SWIZZLE_BYTES * r))) for r in range(ROWS)]
             for i in range(each):
                 line = b.add(b.mul(step, I32(each)), I32(i))
-                start, first = start_of(e, right, line), _pair_place(e, kind, line, t, 0)[0]
+                start, first = start_of(e, right, line), _pair_offset(e, kind, line, t, 0)[0]
                 first = b.add(start, first)
                 for k in range(width // 8):
                     panel, byte = divmod(8 * k * kind.itemsize, SWIZZLE_BYTES)

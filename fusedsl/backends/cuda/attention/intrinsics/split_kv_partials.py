@@ -26,9 +26,9 @@ def store_partial_state(rows: str, own: str, width: int, threads: int) -> Callab
         words = [word for part in parts for word in _words(e, part)]
         words += [I32(0)] * (-len(words) % GROUP)
         text = f"st.global.v{GROUP}.b32 [$0], {{$1, $2, $3, $4}};"
-        for k, place in enumerate(_places(e, at, len(words), threads)):
+        for k, address in enumerate(_addresses(e, at, len(words), threads)):
             given = words[GROUP * k : GROUP * k + GROUP]
-            e.asm(VOID, text, "l,r,r,r,r,~{memory}", [place, *given], effect=True)
+            e.asm(VOID, text, "l,r,r,r,r,~{memory}", [address, *given], effect=True)
 
     return emit
 
@@ -44,8 +44,8 @@ def load_partial_state(rows: str, own: str, width: int, threads: int) -> Callabl
         count = sum(2 if kind in (F64, I64) else 1 for kind in kinds)
         text = f"ld.relaxed.gpu.global.v{GROUP}.b32 {{$0, $1, $2, $3}}, [$4];"
         words: list[ir.Value] = []
-        for place in _places(e, at, count, threads):
-            loaded = e.asm(ir.LiteralStructType([I32] * GROUP), text, "=r,=r,=r,=r,l,~{memory}", [place], effect=True)
+        for address in _addresses(e, at, count, threads):
+            loaded = e.asm(ir.LiteralStructType([I32] * GROUP), text, "=r,=r,=r,=r,l,~{memory}", [address], effect=True)
             words += e.unpack(loaded, GROUP)
         rest = iter(words)
         states = []
@@ -62,7 +62,7 @@ def _register_type(kind: types.Type) -> ir.Type:
     return {types.float32: F32, types.float64: F64}.get(kind) or ir.IntType(kind.bitwidth)
 
 
-def _places(e: Emitter, at: ir.Value, words: int, threads: int) -> Sequence[ir.Value]:
+def _addresses(e: Emitter, at: ir.Value, words: int, threads: int) -> Sequence[ir.Value]:
     """The addresses of a thread's groups of words."""
     b = e.builder
     first = b.add(at, b.zext(b.shl(e.special_register("tid.x"), I32(4)), I64))

@@ -53,7 +53,7 @@ class WarpRow:
 
         @emitted(result)
         def emit(e, address, stride):
-            places, room = self._places(e, kind, stride_kind, address, stride)
+            places, room = self._addresses(e, kind, stride_kind, address, stride)
             loaded = e.pack(stored, self.tile.load_vector(e, kind, stride_kind, places, room))
             return e.pack(result, self.tile.widened(e, kind, loaded, stored, want))
 
@@ -65,7 +65,7 @@ class WarpRow:
 
         @emitted(types.void)
         def emit(e, address, elements, stride, *, kinds):
-            places, room = self._places(e, kind, stride_kind, address, stride)
+            places, room = self._addresses(e, kind, stride_kind, address, stride)
             self.tile.store_vector(e, kind, stride_kind, places, self.tile.narrowed(e, kind, elements, kinds[1]), room)
 
         return emit
@@ -90,7 +90,7 @@ class WarpRow:
 
         return emit
 
-    def _places(self, e: Emitter, kind, stride_kind, address, stride) -> tuple[list[ir.Value], ValidElements | None]:
+    def _addresses(self, e: Emitter, kind, stride_kind, address, stride) -> tuple[list[ir.Value], ValidElements | None]:
         """The addresses of a lane's elements, or of the vector, and which elements exist."""
         first = _first(e, self)
         room = self.tile.valid(e, types.int64, first, I64(self.elements), 0)

@@ -9,7 +9,7 @@ from typing import Any
 from ..numba_backend import types
 from .expressions import Expressions
 from .typed import Kinds, Step
-from .values import Frame, Places, Unsuited, llvm_type
+from .values import Frame, Slots, Unsuited, llvm_type
 
 
 class Scope:
@@ -113,8 +113,8 @@ class Scope:
         self.returned = returned = all(path.returned for path in paths)
 
         def step(frame: Frame) -> None:
-            before, outside = dict(frame.known), frame.places
-            joint: Places = {}
+            before, outside = dict(frame.known), frame.slots
+            joint: Slots = {}
 
             def path(k: int) -> None:
                 frame.known = dict(before)
@@ -171,7 +171,7 @@ class Scope:
 
         def write(frame: Frame) -> None:
             enter(frame)
-            outside, beyond, around = frame.places, Places(), Places()  # a place for a turn's values, one for the end's
+            outside, beyond, around = frame.slots, Slots(), Slots()  # a place for a turn's values, one for the end's
             inside, after = (frame.builder.append_basic_block(name) for name in ("inside", "after"))
 
             def turn(variables: Kinds) -> None:  # the condition behind the body, as Python itself turns loops

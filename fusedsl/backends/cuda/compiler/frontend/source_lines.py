@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
+from .....context_values import inside
 from ..numba_backend import ir
 
 LEVELS = (("Dwarf Version", 4), ("Debug Info Version", 3))
@@ -13,14 +13,9 @@ WARNS = 2  # what LLVM does where modules differ
 _WANTED: ContextVar[bool] = ContextVar("whether instructions know their lines", default=False)
 
 
-@contextmanager
-def source_lines() -> Iterator[None]:
+def source_lines() -> AbstractContextManager[bool]:
     """Instructions that are lowered inside the block know their lines of the generated file."""
-    token = _WANTED.set(True)
-    try:
-        yield
-    finally:
-        _WANTED.reset(token)
+    return inside(_WANTED, True)
 
 
 def wants_lines() -> bool:

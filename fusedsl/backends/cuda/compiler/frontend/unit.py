@@ -76,9 +76,9 @@ class Unit(Emitter):
         if scalar.result == types.void:
             return self.builder.call(function, list(values))
         with self.builder.goto_entry_block():
-            place = self.builder.alloca(llvm_type(scalar.result))
-        self.builder.call(function, [place, *values])
-        return self.builder.load(place)
+            slot = self.builder.alloca(llvm_type(scalar.result))
+        self.builder.call(function, [slot, *values])
+        return self.builder.load(slot)
 
     def _written(self, scalar: ScalarFunction) -> ir.Function:
         code = scalar.function.__code__
@@ -93,8 +93,8 @@ class Unit(Emitter):
         return function
 
     def _function_type(self, scalar: ScalarFunction) -> ir.FunctionType:
-        places = [] if scalar.result == types.void else [llvm_type(scalar.result).as_pointer()]
-        return ir.FunctionType(VOID, [*places, *map(llvm_type, scalar.arguments)])
+        result_pointers = [] if scalar.result == types.void else [llvm_type(scalar.result).as_pointer()]
+        return ir.FunctionType(VOID, [*result_pointers, *map(llvm_type, scalar.arguments)])
 
     def write(
         self,

@@ -55,7 +55,7 @@ def converted(b: ir.IRBuilder, value: ir.Value, source: types.Type, target: type
     return b.sext(value, want) if signed else b.zext(value, want)
 
 
-Places = dict[tuple[str, types.Type], ir.Value]
+Slots = dict[tuple[str, types.Type], ir.Value]
 """Where variables of these types are on the stack."""
 
 
@@ -65,33 +65,33 @@ class Frame:
 
     def __init__(self, unit: Emitter, known: dict[str, ir.Value]):
         self.unit, self.known = unit, known
-        self.places: Places = {}
+        self.slots: Slots = {}
 
     @property
     def builder(self) -> ir.IRBuilder:
         return self.unit.builder
 
-    def _place(self, places: Places, name: str, kind: types.Type) -> ir.Value:
-        if (name, kind) not in places:
+    def _slot(self, slots: Slots, name: str, kind: types.Type) -> ir.Value:
+        if (name, kind) not in slots:
             with self.builder.goto_entry_block():
-                places[name, kind] = self.builder.alloca(llvm_type(kind))
-        return places[name, kind]
+                slots[name, kind] = self.builder.alloca(llvm_type(kind))
+        return slots[name, kind]
 
     def get(self, name: str, kind: types.Type) -> ir.Value:
         """A variable's value: that which is known here, or what its place has."""
         value = self.known.get(name)
-        return self.builder.load(self._place(self.places, name, kind)) if value is None else value
+        return self.builder.load(self._slot(self.slots, name, kind)) if value is None else value
 
-    def store_for_join(self, kinds: Mapping[str, types.Type], *where: Places) -> None:
+    def store_for_join(self, kinds: Mapping[str, types.Type], *where: Slots) -> None:
         """Store variables for where paths meet, each in all these places, made in this order: LLVM orders code by
         it."""
         for name, kind in kinds.items():
             value = self.get(name, kind)
-            for places in where:
-                self.builder.store(value, self._place(places, name, kind))
+            for slots in where:
+                self.builder.store(value, self._slot(slots, name, kind))
 
-    def load_from(self, places: Places) -> None:
-        self.places = dict(places)
+    def load_from(self, slots: Slots) -> None:
+        self.slots = dict(slots)
 
     def assign(self, name: str, kind: types.Type, value: ir.Value) -> None:
         self.known[name] = value

@@ -75,8 +75,8 @@ def store_panel(columns: int, name: str, width: int) -> Callable:
             for row, (address, flag) in enumerate(zip(e.unpack(addresses, ROWS), e.unpack(flags, ROWS))):
                 for k, column, exists in _columns(e, columns, width, (end, valid)):
                     at = _address(e, address, column, (further, step))
-                    place = 4 * (k // PAIR) + 2 * row + k % PAIR
-                    packed = _stored(e, kind, own[place : place + width])
+                    index = 4 * (k // PAIR) + 2 * row + k % PAIR
+                    packed = _stored(e, kind, own[index : index + width])
                     there = e.builder.zext(e.builder.and_(flag, exists), I32)
                     store_vector(e, kind, width, at, packed, ValidElements(there))
 

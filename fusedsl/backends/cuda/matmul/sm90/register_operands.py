@@ -85,9 +85,9 @@ def _by_ldmatrix(e: Emitter, places: tuple, line: ir.Value, lane: ir.Value) -> l
     """The words of 16 K-major lines, of which each lane addresses one."""
     b, (at, warpgroup) = e.builder, places
     near = b.lshr(lane, I32(4))
-    place = b.add(b.add(at, b.mul(warpgroup, I32(ROWS * SWIZZLE_BYTES))), b.shl(line, I32(7)))
-    place = b.add(place, b.shl(b.xor(near, b.and_(line, I32(7))), I32(4)))
-    return [word for step in range(STEPS) for word in matrices(e, b.xor(place, I32(STEP_BYTES * step)))]
+    address = b.add(b.add(at, b.mul(warpgroup, I32(ROWS * SWIZZLE_BYTES))), b.shl(line, I32(7)))
+    address = b.add(address, b.shl(b.xor(near, b.and_(line, I32(7))), I32(4)))
+    return [word for step in range(STEPS) for word in matrices(e, b.xor(address, I32(STEP_BYTES * step)))]
 
 
 def _floats_across(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
@@ -121,12 +121,12 @@ def _bytes_across(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, ite
     line = b.add(line, b.shl(b.lshr(matrix, I32(1)), I32(4)))
     chunk = b.add(b.shl(b.and_(warpgroup, I32(1)), I32(2)), warp)
     at = b.add(at, b.mul(b.lshr(warpgroup, I32(1)), I32(SWIZZLE_BYTES * SWIZZLE_BYTES)))
-    place = b.add(b.add(at, b.shl(line, I32(7))), b.shl(b.xor(chunk, b.and_(line, I32(7))), I32(4)))
+    address = b.add(b.add(at, b.shl(line, I32(7))), b.shl(b.xor(chunk, b.and_(line, I32(7))), I32(4)))
     swapped = b.icmp_unsigned("!=", b.and_(lane, I32(2)), I32(0))
     selectors = [b.select(swapped, I32(a), I32(c)) for a, c in ((0x2064, 0x6420), (0x3175, 0x7531))]
     found = []
     for step in range(STEPS):
-        words = matrices(e, b.add(place, I32(STEP_BYTES * SWIZZLE_BYTES * step)), True)
+        words = matrices(e, b.add(address, I32(STEP_BYTES * SWIZZLE_BYTES * step)), True)
         for pair in (words[:2], words[2:]):
             found += [e.asm(I32, "prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", [*pair, one]) for one in selectors]
     return found

@@ -12,7 +12,7 @@ WORDS = {"f": "f32", "r": "b32"}  # types in PTX, by the letter of a constraint
 VECTOR = 4  # accumulators of a thread that are accessed together: 16 bytes
 
 
-def _places(e: Emitter, address: ir.Value, count: int) -> list[ir.Value]:
+def _addresses(e: Emitter, address: ir.Value, count: int) -> list[ir.Value]:
     """The addresses of a thread's vectors: those of neighbouring threads are neighbours."""
     b = e.builder
     own = b.shl(b.zext(b.and_(e.special_register("tid.x"), I32(WARPGROUP - 1)), I64), I64(4))
@@ -26,10 +26,10 @@ def store_partial_sums(count: int) -> Callable:
     @emitted(types.void)
     def emit(e, address, accumulators, *, kinds):
         values, letter = e.unpack(accumulators, count), LETTERS[kinds[1].dtype]
-        for k, place in enumerate(_places(e, address, count)):
+        for k, vector in enumerate(_addresses(e, address, count)):
             text = f"st.global.v4.{WORDS[letter]} [$0], {{$1, $2, $3, $4}};"
             constraints = f"l,{letter},{letter},{letter},{letter},~{{memory}}"
-            e.asm(VOID, text, constraints, [place, *values[VECTOR * k : VECTOR * k + VECTOR]], effect=True)
+            e.asm(VOID, text, constraints, [vector, *values[VECTOR * k : VECTOR * k + VECTOR]], effect=True)
 
     return emit
 
@@ -43,10 +43,10 @@ def add_partial_sums(count: int) -> Callable:
             kind, add = ir.LiteralStructType([KINDS[sums.dtype]] * VECTOR), e.builder.fadd
             if letter == "r":
                 add = e.builder.add
-            for k, place in enumerate(_places(e, address, count)):
+            for k, vector in enumerate(_addresses(e, address, count)):
                 text = f"ld.global.cg.v4.{WORDS[letter]} {{$0, $1, $2, $3}}, [$4];"
                 constraints = f"={letter},={letter},={letter},={letter},l,~{{memory}}"
-                loaded = e.unpack(e.asm(kind, text, constraints, [place], effect=True), VECTOR)
+                loaded = e.unpack(e.asm(kind, text, constraints, [vector], effect=True), VECTOR)
                 added += [add(value, more) for value, more in zip(values[VECTOR * k :], loaded)]
             return e.pack(sums, added)
 
