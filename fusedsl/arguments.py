@@ -55,24 +55,24 @@ class Arguments:
         self.labels: list[str] = []  # how the function's code reaches each parameter: x, d['p'], pair[0], layer.weight
         self.static: list[Any] = []
         self.placeholders = (
-            tuple(self._placed(a, names[k] if k < len(names) else f"arg{k}") for k, a in enumerate(args)),
-            {name: self._placed(a, name) for name, a in keywords.items()},
+            tuple(self._traced(a, names[k] if k < len(names) else f"arg{k}") for k, a in enumerate(args)),
+            {name: self._traced(a, name) for name, a in keywords.items()},
         )
         self.aliases = _aliases(self.facts)
         self.signature = (tuple(self.parameters), tuple(self.static), tuple(self.aliases.items()), self.library)
 
-    def _placed(self, x: Any, name: str) -> Any:
+    def _traced(self, x: Any, name: str) -> Any:
         """`x` with a Parameter for every array and run-time number."""
         if isinstance(x, tuple) and hasattr(x, "_fields"):
             self.static.append(type(x))
-            return type(x)(*(self._placed(part, f"{name}.{key}") for key, part in zip(x._fields, x)))
+            return type(x)(*(self._traced(part, f"{name}.{key}") for key, part in zip(x._fields, x)))
         if isinstance(x, (tuple, list)):
             self.static.append((type(x).__name__, len(x)))
-            parts = [self._placed(part, f"{name}[{k}]") for k, part in enumerate(x)]
+            parts = [self._traced(part, f"{name}[{k}]") for k, part in enumerate(x)]
             return tuple(parts) if isinstance(x, tuple) else parts  # torch.Size holds integers only
         if isinstance(x, dict):
             self.static.append(("dict", tuple(x)))
-            return {key: self._placed(part, f"{name}[{key!r}]") for key, part in x.items()}
+            return {key: self._traced(part, f"{name}[{key!r}]") for key, part in x.items()}
         if isinstance(x, Tracer):
             raise InsideTrace(x)
         if is_labelled_type(type(x)):
@@ -80,7 +80,7 @@ class Arguments:
             raise Untraceable(message, "argument.type", help=f"pass {name}.to_numpy()")
         run_time = _is_run_time(x)
         if not run_time and is_object(x) and holds_arrays(x):
-            return self._placed_object(x, name)
+            return self._traced_object(x, name)
         if run_time:
             self.values.append(x)
             self.facts.append(self.described(x, name))
@@ -93,18 +93,18 @@ class Arguments:
         self.static.append(snapshot(x))
         return x
 
-    def _placed_object(self, x: Any, name: str) -> TracedContainer:
+    def _traced_object(self, x: Any, name: str) -> TracedContainer:
         """A user's object with Parameters for its arrays; its other attributes are static."""
         attributes = attributes_of(x) or {}
         self.static.append((type(x), tuple(attributes)))
-        placed = {}
+        fields = {}
         for key, part in attributes.items():
             if is_array(part) or holds_arrays(part):
-                placed[key] = self._placed(part, f"{name}.{key}")
+                fields[key] = self._traced(part, f"{name}.{key}")
             else:
                 self.static.append(snapshot(part))
-                placed[key] = part
-        return TracedContainer(x, placed)
+                fields[key] = part
+        return TracedContainer(x, fields)
 
     @property
     def extents(self):

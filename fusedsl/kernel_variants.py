@@ -65,8 +65,8 @@ class Variants:
     def learn(self, kernel: Kernel, fault: FusedslError, values: Sequence[Any]) -> bool:
         """Whether a fault shows that arguments are static: later calls then take their values as constants."""
         params = kernel.params
-        places = {k for error in (fault, *fault.others) for k in getattr(error, "shaped_by", ())}
-        names = {params[k] for k in places if _may_shape(values[k])}
+        numbers = {k for error in (fault, *fault.others) for k in getattr(error, "shaped_by", ())}
+        names = {params[k] for k in numbers if _may_shape(values[k])}
         known = self._static or frozenset()
         if not names - known:
             return False

@@ -130,11 +130,11 @@ def repeat_call(call: FusedCall) -> Callable[[Sequence[Any], Sequence[Any] | Non
     if any(not call.values[k].shape for k in places):
         return lambda values, outs: None  # their addresses are not read
 
-    def apart(values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
+    def separate_outputs(values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
         addresses = {argument_key(values[k])[1] for k in places}
         return again(values, outs) if len(addresses) == len(places) else None
 
-    return apart
+    return separate_outputs
 
 
 def bind_call(trace: Trace, call: Arguments) -> FusedCall:

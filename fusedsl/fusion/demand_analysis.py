@@ -73,7 +73,7 @@ def reads(n: Node, at: Coordinates) -> list[tuple[Node, Coordinates]]:
         case "index":
             return [(x, through_index(n, at))]
         case "transpose":
-            inverse = {axis: place for place, axis in enumerate(n.attr)}
+            inverse = {axis: position for position, axis in enumerate(n.attr)}
             return [(x, tuple(at[inverse[a]] for a in range(len(at))))]
         case "reshape":
             return [(x, through_reshape(n, at))]
@@ -179,11 +179,11 @@ def _reduced(shape: Sequence[Dim], at: Coordinates, axes: Sequence[int]) -> Coor
 
 def _contracted(n: Node, at: Coordinates) -> list[tuple[Node, Coordinates]]:
     subscripts = Subscripts.parse(n.attr)
-    place: dict[str, Coordinate] = dict(zip(subscripts.result, at))  # type: ignore[arg-type]
+    position: dict[str, Coordinate] = dict(zip(subscripts.result, at))  # type: ignore[arg-type]
     extents = dict(zip(subscripts.left, n.args[0].type.shape))
     for c in subscripts.summed:
-        place[c] = Coordinate(0, 1, None) if extents[c] == 1 else _bound(extents[c], place.values())
-    return [(x, tuple(place[c] for c in own)) for x, own in zip(n.args, (subscripts.left, subscripts.right))]
+        position[c] = Coordinate(0, 1, None) if extents[c] == 1 else _bound(extents[c], position.values())
+    return [(x, tuple(position[c] for c in own)) for x, own in zip(n.args, (subscripts.left, subscripts.right))]
 
 
 def cost(n: Node) -> int:

@@ -152,14 +152,14 @@ class ScalarEvaluator:
     def _load(self, n: Node) -> AxisValue:
         source, at = n.attr
         axes = self._ordered(c.axis for c in at if c.axis is not None)
-        x, places = self._view(source), []
+        x, indices = self._view(source), []
         for c, count in zip(at, x.shape):
             start = self.extent(c.start)
-            place = start if c.axis is None else stepped(start, c.step, self._line(c.axis, axes))
-            if np.size(place) and (np.min(place) < 0 or np.max(place) >= count):
+            one = start if c.axis is None else stepped(start, c.step, self._line(c.axis, axes))
+            if np.size(one) and (np.min(one) < 0 or np.max(one) >= count):
                 raise VerifyError(f"what is loaded is inside of its array: {n!r}")
-            places.append(place)
-        return self._over_axes(n, axes, x[tuple(places)] if places else x)
+            indices.append(one)
+        return self._over_axes(n, axes, x[tuple(indices)] if indices else x)
 
     def _position(self, n: Node) -> AxisValue:
         return self._over_axes(n, (n.attr,), np.arange(self.extent(n.attr)))

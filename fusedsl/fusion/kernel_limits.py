@@ -124,7 +124,7 @@ class KernelLimits:
         """Store what attention cannot compute, for a product whose operand `x` is computed from scores."""
         scores = [m for m in self.inside[x] if is_product(m)]
         side, extents = operands.index(x), matmul_extents(n)
-        if self.way.products is not ProductMode.FUSED and self._is_stored_apart(n, x):
+        if self.way.products is not ProductMode.FUSED and self._is_stored_by_itself(n, x):
             self.stored[x] = STORED if self.way.attention is AttentionMode.MATERIALIZED else INSIDE
             return
         if self.way.attention is AttentionMode.TILE_MAX and not extents.alone[side]:
@@ -156,7 +156,7 @@ class KernelLimits:
                 products.update((n, *scores))
         return products
 
-    def _is_stored_apart(self, n: Node, x: Node) -> bool:
+    def _is_stored_by_itself(self, n: Node, x: Node) -> bool:
         """Whether operand `x` of a large product is stored though an attention kernel could compute it."""
         chain = self.way.attention is AttentionMode.TILE_MAX and not self.folded[x]  # on a CPU, two products in turn
         return (chain or self.way.attention is AttentionMode.MATERIALIZED) and is_large(n, self.fits)

@@ -235,7 +235,7 @@ class _Lowering:
         if n.op == "index":
             return [(n.args[0], self._offsets_in_pieces(through_index(n, at)))]
         if n.op == "transpose":
-            inverse = {axis: place for place, axis in enumerate(n.attr)}
+            inverse = {axis: position for position, axis in enumerate(n.attr)}
             return [(n.args[0], tuple(at[inverse[a]] for a in range(len(at))))]
         if n.op == "sorted":
             return [(n.args[0], sorted_coordinates(n, at))]

@@ -92,20 +92,20 @@ def _literals(g: FusionGroup, nodes: Sequence[Node]) -> Iterator[Node]:
     They are read by ordinary operations only, or are 64-bit integers of index arithmetic that are cast.
     """
     special = {a for n in nodes if n.op not in (*ORDINARY, *CASTS) for a in n.args} | set(g.values)
-    placed = {a for n in nodes if n.op not in CASTS for a in n.args if a.type.dtype.compute is INT64}
+    converted = {a for n in nodes if n.op not in CASTS for a in n.args if a.type.dtype.compute is INT64}
     for n in nodes:
-        if n.op == "const" and n not in special and n not in placed and n.type.dtype.compute.name in FORMATS:
+        if n.op == "const" and n not in special and n not in converted and n.type.dtype.compute.name in FORMATS:
             yield n
 
 
 def _shape(g: FusionGroup, kernel: _Kernel) -> tuple:
     """Key that similar groups share: everything but literals and the arrays that are read."""
     free = set(kernel.literals)
-    places = {n: place for place, n in enumerate(kernel.nodes)}
+    numbers = {n: place for place, n in enumerate(kernel.nodes)}
     parts = []
-    for n in places:
+    for n in numbers:
         attr = None if n in free else n.attr if n.op == "const" else _word(n.attr)
-        parts.append((n.op, n.type.dtype.name, tuple(places.get(a, -1) for a in n.args), attr))
+        parts.append((n.op, n.type.dtype.name, tuple(numbers.get(a, -1) for a in n.args), attr))
     stores = tuple(tuple(r.kind for r in part) for part in (g.stores, g.row_stores, g.sorted_stores, g.column_stores))
     return (len(g.rows), len(g.columns), len(g.imports), stores, tuple(parts))
 

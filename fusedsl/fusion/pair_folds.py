@@ -146,9 +146,9 @@ def _unrolled(f: Node, args: tuple[Node, ...], extents: Mapping[Axis, int | None
     """A fold of pairs as the merges of its elements, in order."""
     (x,), axes, fold = args, f.attr[1], FOLDS[f.attr[0]]
     total = fold.identity(x.type.dtype)
-    for place in product(*(range(extents[a] or 0) for a in axes)):
-        position = constant(place[0], INT64) if fold.positional else None
-        total = fold.merge(total, fold.lift(substitute(x, dict(zip(axes, place))), position))
+    for element in product(*(range(extents[a] or 0) for a in axes)):
+        position = constant(element[0], INT64) if fold.positional else None
+        total = fold.merge(total, fold.lift(substitute(x, dict(zip(axes, element))), position))
     return total[fold.finish]
 
 
@@ -191,8 +191,8 @@ def _columns(
         if extent is not None and 0 < count * extent <= MOST_COLUMNS:
             extents[axis], count = extent, count * extent
     starts = r.offsets or (0,) * len(r.axes)
-    for place in product(*map(range, extents.values())):
-        at = dict(zip(extents, place))
+    for element in product(*map(range, extents.values())):
+        at = dict(zip(extents, element))
         offsets = tuple(expression("+", s, at.get(a, 0) if a else 0) for s, a in zip(starts, r.axes))
         axes = tuple(None if a in at else a for a in r.axes)
         yield replace(r, axes=axes, offsets=offsets, value=substitute(r.value, at)) if at else r

@@ -49,8 +49,8 @@ class _Partitioner(PartitionState):
             folds = [f for f in folds if f in self.crossing or not self._place_fold(f)]
             # column folds join row folds, which must be placed first
             folds = [f for f in folds if f not in self.crossing or not self._place_fold(f)]
-            placed = [r for r in pending if self.ready(r.value) and self._place_store(r)]
-            pending = [r for r in pending if r not in placed]
+            stored = [r for r in pending if self.ready(r.value) and self._place_store(r)]
+            pending = [r for r in pending if r not in stored]
             if left == len(pending) + len(folds):
                 raise AssertionError("a temporary is read before it can be computed")
         rank_of = {n: number for number, n in enumerate(self.order)}

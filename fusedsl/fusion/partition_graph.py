@@ -191,9 +191,9 @@ class _GraphPartitioner:
     def segment(self, segment: Segment, memory: ReadableArrays, first: int) -> Partition:
         """Kernels of a segment, numbered from `first`; a formulation may have planned it before."""
         mode = self.way.attention
-        place = (frozenset(self.extents.items()), memory.arguments, len(memory.temporaries), memory.rounded, first)
+        given = (frozenset(self.extents.items()), memory.arguments, len(memory.temporaries), memory.rounded, first)
         way = replace(self.way, attention=AttentionMode.TILE_MAX)
-        key = (segment, place, way, priced_for(mode), self.hardware, self.check is None)
+        key = (segment, given, way, priced_for(mode), self.hardware, self.check is None)
         planned = planned_once(key, lambda: self._planned(segment, memory, first))
         if planned.mode not in (None, mode):
             planned = planned_once((*key, mode), lambda: self._planned(segment, memory, first))

@@ -25,7 +25,7 @@ def split_sliced_products(graph: Graph, same: Same) -> Graph:
     """
     users = users_of(walk(graph.results))
     read = {n: users[n] for n in users if n.op == "contract" and n not in graph.results}
-    split = {n for n in read if _are_apart(read[n], same) and _are_combined(read[n], users, graph.results)}
+    split = {n for n in read if _never_overlap(read[n], same) and _are_combined(read[n], users, graph.results)}
     if not split:
         return graph
 
@@ -49,7 +49,7 @@ def _slice(n: Node) -> Slice | None:
     return (parts[0], bounds[0], bounds[2]) if kind == "slice" and bounds[1] == 1 else None
 
 
-def _are_apart(readers: list[Node], same: Same) -> bool:
+def _never_overlap(readers: list[Node], same: Same) -> bool:
     """Whether nodes are slices of one axis, of equal extents, one behind the other from its begin."""
     slices = [one for one in map(_slice, readers) if one is not None]
     if (

@@ -197,7 +197,7 @@ class _PieceSlicer:
         """Offset at which a gather places an array that is one of the pieces, or None."""
         mode, entries = n.attr
         at = [k for k, (kind, _) in enumerate(entries) if kind == "at"]
-        plain = all(kind == "at" or place == k for k, (kind, place) in enumerate(entries))
+        plain = all(kind == "at" or number == k for k, (kind, number) in enumerate(entries))
         return begin_of(n.args[1]) if mode == GUARDED and at == [axis] and plain else None
 
     # -- conditions

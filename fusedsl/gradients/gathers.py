@@ -18,7 +18,7 @@ from ..ir.scatters import NOWHERE
 from ..ir.types import INT64
 from .fitting import masked
 from .scatters import sum_at
-from .views import placed
+from .views import at_indices
 
 FEW = 8  # reads that are compared with each element, and not added by a scatter
 FEW_COMPUTED = 256  # the same of positions that no argument gives, as those of pads: they are not loaded
@@ -101,10 +101,10 @@ def _moved_back(b: GraphBuilder, y: Node, shift: tuple[int, Dim], extent: Dim, m
     count = y.type.shape[axis]
     if b.is_unit(count):
         return y
-    place = b.elementwise("subtract", b.iota(extent), b.extent(offset))
+    index = b.elementwise("subtract", b.iota(extent), b.extent(offset))
     if mode == WRAPPED:
-        return at_position(b, y, axis, b.elementwise("subtract", place, b.extent(extent)), extent, WRAPPED)
-    return placed(b, y, axis, (place, b.literal(True)), (count, extent))
+        return at_position(b, y, axis, b.elementwise("subtract", index, b.extent(extent)), extent, WRAPPED)
+    return at_indices(b, y, axis, (index, b.literal(True)), (count, extent))
 
 
 # -- sums of reads
@@ -116,7 +116,7 @@ def _sum_of_reads(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], 
     others = [k for k in range(g.type.rank) if k not in places]
     count = product(g.type.shape[k] for k in others if not b.is_unit(g.type.shape[k]))
     if read and not _are_few(b, count, read.values()):
-        return sum_at(b, x, _places_in(b, x, g, places, read), shapes.broadcast_to(b, g, g.type.shape))
+        return sum_at(b, x, _indices_in(b, x, g, places, read), shapes.broadcast_to(b, g, g.type.shape))
     g = _arranged(b, g, places, others, rank)
     for axis, position in read.items():
         line = before_axes(b, b.iota(x.type.shape[axis]), rank - axis - 1 + len(others))
@@ -134,10 +134,10 @@ def _are_few(b: GraphBuilder, count: Dim, positions: Iterable[Node]) -> bool:
     return b.is_unit(expression("fits", count, FEW_COMPUTED))
 
 
-def _places_in(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], read: Mapping[int, Node]) -> Node:
+def _indices_in(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], read: Mapping[int, Node]) -> Node:
     """The position in x's C order that each element was read at; NOWHERE where that is out of range."""
     extents, axis_at = x.type.shape, {axis: k for k, axis in places.items()}
-    place, there = b.convert(b.literal(0), INT64), b.literal(True)
+    index, there = b.convert(b.literal(0), INT64), b.literal(True)
     for axis, extent in enumerate(extents):
         if axis in axis_at:
             position = before_axes(b, b.convert(b.iota(extent), INT64), g.type.rank - axis_at[axis] - 1)
@@ -148,9 +148,9 @@ def _places_in(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], rea
         else:
             continue
         step = b.extent(product(extents[axis + 1 :]))
-        place = b.elementwise("add", place, b.elementwise("multiply", position, step))
-    place = b.elementwise("where", there, place, b.literal(NOWHERE))
-    return shapes.broadcast_to(b, place, g.type.shape)
+        index = b.elementwise("add", index, b.elementwise("multiply", position, step))
+    index = b.elementwise("where", there, index, b.literal(NOWHERE))
+    return shapes.broadcast_to(b, index, g.type.shape)
 
 
 def _arranged(b: GraphBuilder, y: Node, places: Mapping[int, int], others: Sequence[int], rank: int) -> Node:

@@ -27,7 +27,7 @@ def _of_index(b: GraphBuilder, n: Node, g: Node) -> Node:
     entries = [entry for entry in n.attr if entry[0] != "new"]
     for axis, (entry, extent) in enumerate(zip(entries, n.args[0].type.shape)):
         if entry[0] == "int" and not b.is_unit(extent):
-            g = _at_one_place(b, g, axis, entry[1], extent)
+            g = _at_one_index(b, g, axis, entry[1], extent)
         elif entry[0] == "slice" and entry != whole_axis(extent):
             g = _strided(b, g, axis, entry, extent)
     return g
@@ -46,8 +46,8 @@ def _with_all_axes(n: Node, g: Node) -> Node:
     return basic_index(g, tuple(key))
 
 
-def _at_one_place(b: GraphBuilder, g: Node, axis: int, place: Dim, extent: Dim) -> Node:
-    here = b.elementwise("equal", b.iota(extent), b.extent(place))
+def _at_one_index(b: GraphBuilder, g: Node, axis: int, position: Dim, extent: Dim) -> Node:
+    here = b.elementwise("equal", b.iota(extent), b.extent(position))
     return masked(b, before_axes(b, here, g.type.rank - axis - 1), g)
 
 
@@ -57,21 +57,21 @@ def _strided(b: GraphBuilder, g: Node, axis: int, entry: tuple, extent: Dim) -> 
     offset = b.elementwise("subtract", b.iota(extent), b.extent(start))
     there = b.literal(True)
     if step in (1, -1):
-        place = offset if step == 1 else b.elementwise("negative", offset)
+        position = offset if step == 1 else b.elementwise("negative", offset)
     else:
-        place = b.elementwise("floor_divide", offset, b.extent(step))
+        position = b.elementwise("floor_divide", offset, b.extent(step))
         there = b.elementwise("equal", b.elementwise("remainder", offset, b.extent(step)), b.literal(0))
-    return placed(b, g, axis, (place, there), (count, extent))
+    return at_indices(b, g, axis, (position, there), (count, extent))
 
 
-def placed(b: GraphBuilder, g: Node, axis: int, at: tuple[Node, Node], extents: tuple[Dim, Dim]) -> Node:
+def at_indices(b: GraphBuilder, g: Node, axis: int, at: tuple[Node, Node], extents: tuple[Dim, Dim]) -> Node:
     """`g` read along an axis at a vector of places, 0 beyond its extent or where the second vector is false.
 
     `extents` are those of the axis in g and in the result.
     """
-    (place, there), (count, extent) = at, extents
-    inside = in_range(b, place, count)
+    (position, there), (count, extent) = at, extents
+    inside = in_range(b, position, count)
     if there.op != "const":
         inside = b.elementwise("logical_and", inside, there)
-    moved = at_position(b, g, axis, place, extent, GUARDED)
+    moved = at_position(b, g, axis, position, extent, GUARDED)
     return masked(b, before_axes(b, inside, g.type.rank - axis - 1), moved)

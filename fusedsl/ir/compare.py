@@ -109,17 +109,17 @@ class _Case:
 
     def _overflows(self, arguments: Sequence) -> bool:
         """Whether a sum, a product or a power of finite values is infinite."""
-        found = False
+        overflows = False
 
         def evaluated(n: Node, args: list[np.ndarray], given: Sequence, extents: Mapping[Symbol, int]) -> np.ndarray:
-            nonlocal found
+            nonlocal overflows
             value = evaluate_node(n, args, given, extents)
-            if n.op in GROWING and value.dtype.kind not in "iub" and not found:
-                found = not _is_finite(value).all() and all(_is_finite(x).all() for x in args)
+            if n.op in GROWING and value.dtype.kind not in "iub" and not overflows:
+                overflows = not _is_finite(value).all() and all(_is_finite(x).all() for x in args)
             return value
 
         self._interpreted(arguments, evaluated)
-        return found
+        return overflows
 
 
 def _with_ones_outside(

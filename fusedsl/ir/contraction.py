@@ -77,10 +77,10 @@ def contract(b: GraphBuilder, x: Node, y: Node, subscripts: Subscripts, what: st
     if meet:
         product = _sum_of_products(b, x, y, Subscripts(left, right, remaining))
     else:
-        product = b.elementwise("multiply", _placed(b, x, left, remaining), _placed(b, y, right, remaining))
+        product = b.elementwise("multiply", _arranged(b, x, left, remaining), _arranged(b, y, right, remaining))
         if summed and product.type.dtype.kind == "f":  # over unit axes: the sum of -0.0 is 0.0
             product = b.elementwise("add", product, b.literal(0.0))
-    return _placed(b, product if d.storage or product.type.weak else b.convert(product, d), remaining, result)
+    return _arranged(b, product if d.storage or product.type.weak else b.convert(product, d), remaining, result)
 
 
 def _sum_of_products(b: GraphBuilder, x: Node, y: Node, subscripts: Subscripts) -> Node:
@@ -188,7 +188,7 @@ def added(b: GraphBuilder, x: Node, axes: tuple[int, ...]) -> Node:
     return total if total.type.dtype is x.type.dtype else b.cast(total, x.type.dtype)
 
 
-def _placed(b: GraphBuilder, x: Node, letters: str, result: str) -> Node:
+def _arranged(b: GraphBuilder, x: Node, letters: str, result: str) -> Node:
     """`x` with axes in the result's order, and unit axes for letters that it lacks."""
     order = sorted(range(len(letters)), key=lambda a: result.index(letters[a]))
     x = shapes.transpose(b, x, order)

@@ -91,8 +91,8 @@ class ExtentBuilder:
         if not self._guarded(expression("fits", dim, most)):
             return None
         value = evaluate(dim, self.extents)
-        apart = expression("max", expression("-", dim, value), expression("-", value, dim))
-        return value if self._guarded(expression("fits", apart, 0)) else None
+        difference = expression("max", expression("-", dim, value), expression("-", value, dim))
+        return value if self._guarded(expression("fits", difference, 0)) else None
 
     def _guarded(self, condition: Dim) -> bool:
         """Whether a condition on extents holds; it is a guard from here on."""

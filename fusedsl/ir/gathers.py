@@ -183,8 +183,8 @@ def diagonal(b: GraphBuilder, x: Node, first: int, second: int, offset: int = 0)
         for axis, begin in ((first, max(-offset, 0)), (second, max(offset, 0)))
     }
     others = [axis for axis in range(x.type.rank) if axis not in at]
-    places = [others.index(axis) if axis in others else None for axis in range(x.type.rank)]
-    return gather(x, at, places, (*(x.type.shape[axis] for axis in others), length), INSIDE)
+    axes_of_result = [others.index(axis) if axis in others else None for axis in range(x.type.rank)]
+    return gather(x, at, axes_of_result, (*(x.type.shape[axis] for axis in others), length), INSIDE)
 
 
 def require_same(b: GraphBuilder, what: str, x: Node, other: Node, axis: int | None = None) -> None:

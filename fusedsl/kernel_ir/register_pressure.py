@@ -72,9 +72,9 @@ def required_registers(kernel: KernelIR, tiling: Tiling) -> int:
     else:
         most = _most(kernel, phases, tiling)
     split = any(operand.access == "peeled" for operand in kernel.operands)
-    placed = kernel.axes > 1 and not kernel.row_axes
+    has_index = kernel.axes > 1 and not kernel.row_axes
     wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for phase in phases for v in phase.results)
-    extra = 2 * tiling.width * split + PLACED * tiling.vectors * placed + FLOAT64 * wide
+    extra = 2 * tiling.width * split + PLACED * tiling.vectors * has_index + FLOAT64 * wide
     if reloads and kernel.row_axes > 0:
         extra += TILED if any(phase.tile_phases for phase in kernel.phases) else LOOPED
     return round(BASE + most + extra)
@@ -147,7 +147,7 @@ class _Values:
         self.kernel, self.phases, self.tiling = kernel, phases, tiling
         self.loads = {x.value.name: kernel.operands[x.operand] for x in kernel.element_loads}
         self.sizes: dict[str, float] = {}
-        self.made: dict[str, int] = {}
+        self.begin: dict[str, int] = {}
         self.last: dict[str, int] = {}
         self.names: list[dict[str, str]] = []  # by phase: what stands for a name of its body
         self.steps: list[list[tuple[str, list[str]]]] = []  # by phase: (value, what it is computed from)
@@ -185,8 +185,8 @@ class _Values:
 
     def _make(self, name: str, size: float, read: list[str], number: int) -> str:
         """A value of its own for a name of a phase, computed from others."""
-        value = name if name not in self.made else f"{name}@{number}"
-        self.names[number][name], self.made[value], self.sizes[value] = value, number, size
+        value = name if name not in self.begin else f"{name}@{number}"
+        self.names[number][name], self.begin[value], self.sizes[value] = value, number, size
         self.steps[number].append((value, read))
         return value
 
@@ -197,23 +197,23 @@ class _Values:
         """The value that is read: of a 16-bit load that is computed with, its widened form."""
         if name in self.loads:
             name = self._load(name, self.loads[name].dtype, number, computed)
-        if name in self.made:
+        if name in self.begin:
             self.last[name] = max(self.last.get(name, 0), number)
         return name
 
     def _load(self, name: str, dtype: DType, number: int, computed: bool) -> str:
         self.sizes[name] = register_count([dtype], packed=self.tiling.width > 1)
-        self.made.setdefault(name, 0 if self.tiling.load_all_first else number)
-        taken_apart = self.tiling.epilogue_vectors and number == len(self.phases) - 1
-        if not computed or dtype is dtype.compute or taken_apart:
+        self.begin.setdefault(name, 0 if self.tiling.load_all_first else number)
+        unpacked = self.tiling.epilogue_vectors and number == len(self.phases) - 1
+        if not computed or dtype is dtype.compute or unpacked:
             return name
         wide = f"{name} widened"
         if self._widened_again(name):
             wide += f" by {number}"
         self.sizes[wide] = register_count([dtype.compute])
-        if self.made.setdefault(wide, number) == number:
+        if self.begin.setdefault(wide, number) == number:
             self.steps[number].append((wide, [name]))
-        self.last[name] = max(self.last.get(name, 0), self.made[wide])
+        self.last[name] = max(self.last.get(name, 0), self.begin[wide])
         return wide
 
     def _widened_again(self, name: str) -> bool:
@@ -224,7 +224,7 @@ class _Values:
     def here(self, number: int, names: Iterable[str]) -> set[str]:
         """Those of the names of a phase that it makes itself."""
         own = {self.names[number].get(name, name) for name in names}
-        return {name for name in own if self.made.get(name) == number}
+        return {name for name in own if self.begin.get(name) == number}
 
     def total(self, names: Iterable[str], elements: int) -> float:
         return elements * sum(self.sizes[name] for name in names)
@@ -255,14 +255,14 @@ def _live_words(values: _Values, number: int) -> float:
     """The most words that a phase holds: while its loads arrive, or when all that it makes is there."""
     phase, tiling, count = values.phases[number], values.tiling, values.tiling.elements
     final = number == len(values.phases) - 1 and number > 0
-    live_in = {n for n, made in values.made.items() if made < number <= values.last.get(n, -1)}
-    live_out = {n for n, made in values.made.items() if made <= number < values.last.get(n, -1)}
+    live_in = {n for n, begin in values.begin.items() if begin < number <= values.last.get(n, -1)}
+    live_out = {n for n, begin in values.begin.items() if begin <= number < values.last.get(n, -1)}
     stored = values.here(number, (s.value for s in phase.stores)) - live_out - set(values.loads)
-    fresh = [n for n in values.loads if values.made.get(n) == number]
+    fresh = [n for n in values.loads if values.begin.get(n) == number]
     if final and tiling.epilogue_vectors:
         piece = tiling.epilogue_vectors * tiling.width
-        made = values.total(stored, piece) / (1 if any(map(has_slow_functions, phase.bodies)) else 2)
-        return values.total(live_in, count) + max(values.total(fresh, piece), made)
+        computed_words = values.total(stored, piece) / (1 if any(map(has_slow_functions, phase.bodies)) else 2)
+        return values.total(live_in, count) + max(values.total(fresh, piece), computed_words)
     after = values.total(live_out | stored, count)
     if number == 0:  # all of its loads are to be under way at once
         doubles = any(values.sizes[n] > 1 for n in fresh) and any(map(has_slow_functions, phase.bodies))

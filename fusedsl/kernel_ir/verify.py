@@ -34,13 +34,13 @@ def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None 
     """
     if samples is None:
         samples = sampled(plan.parameters, plan.checks, dict(plan.guards))
-    places, types = IndexRules(plan.parameters, samples), _types(plan)
+    rules, types = IndexRules(plan.parameters, samples), _types(plan)
     launches_hold_every_kernel(plan)
     for kernel in plan.kernels:
-        verify_kernel(kernel, plan.parameters, types, places)
+        verify_kernel(kernel, plan.parameters, types, rules)
         (verify_bodies if kernel.attention is None else verify_attention)(kernel)
     kernels_wait_for_what_they_read(plan)
-    arrays_are_stored_once(plan, types, places)
+    arrays_are_stored_once(plan, types, rules)
     if graph is None:
         return "not asked for"
     lines = sum(len(body.instructions) for kernel in plan.kernels for body in bodies_of(kernel))
@@ -109,7 +109,7 @@ def _keys(uses: Iterable[ArrayUse]) -> list[Key]:
     return [(use.kind, use.index) for use in uses]
 
 
-def arrays_are_stored_once(plan: Plan, types: Mapping[Key, Type], places: IndexRules) -> None:
+def arrays_are_stored_once(plan: Plan, types: Mapping[Key, Type], rules: IndexRules) -> None:
     """All elements of every result, and of every written temporary, are stored once."""
     stored: dict[Key, list[tuple[ArrayUse, Box]]] = {key: [] for key in types if key[0] == "result"}
     for kernel in plan.kernels:
@@ -119,8 +119,8 @@ def arrays_are_stored_once(plan: Plan, types: Mapping[Key, Type], places: IndexR
         require(bool(uses), "every result is stored", key)
         views = {use.views for use, _ in uses}
         require(len(views) == 1, "pieces are those of an array of one shape", key)
-        shape = places.viewed(types[key].shape, uses[0][0].views, key)
-        places.covered(shape, [box for _, box in uses], key)
+        shape = rules.viewed(types[key].shape, uses[0][0].views, key)
+        rules.covered(shape, [box for _, box in uses], key)
 
 
 def _box(use: ArrayUse, kernel: KernelPlan) -> Box:

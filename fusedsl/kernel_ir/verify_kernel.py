@@ -16,26 +16,26 @@ READ, WRITTEN = ("argument", "temporary"), ("temporary", "result")
 
 
 def verify_kernel(
-    kernel: KernelPlan, parameters: Sequence[Parameter], types: Mapping[Key, Type], places: IndexRules
+    kernel: KernelPlan, parameters: Sequence[Parameter], types: Mapping[Key, Type], rules: IndexRules
 ) -> None:
     """VerifyError if a read or a write is not well formed."""
-    places.known_extents(axes_of(kernel), kernel.name)
+    rules.known_extents(axes_of(kernel), kernel.name)
     require(0 <= kernel.inputs <= len(kernel.arrays), "a kernel's inputs are among its arrays", kernel.name)
     for k, use in enumerate(kernel.arrays):
         kinds = READ if k < kernel.inputs else WRITTEN
         require(use.kind in kinds and (use.kind, use.index) in types, "an array is there to be read or written", use)
         require(use.dtype is types[use.kind, use.index].dtype, "an array has its dtype", use)
-        shape = places.viewed(types[use.kind, use.index].shape, use.views, use)
+        shape = rules.viewed(types[use.kind, use.index].shape, use.views, use)
         if use.gathered is None:
-            _has_places_inside(use, shape, kernel, places)
+            _stays_inside(use, shape, kernel, rules)
         else:
             _is_gathered_along_axes(use, k, kernel)
     _inputs_are_loaded_once(kernel)
-    _outputs_are_written_at_own_places(kernel)
+    _outputs_are_written_at_own_elements(kernel)
     for p in kernel.positions:
         require(0 <= p.axis < len(axes_of(kernel)), "a position is that on an axis", kernel.name, p)
     for s in kernel.scalars:
-        _is_a_number(s, kernel, parameters, types, places)
+        _is_a_number(s, kernel, parameters, types, rules)
 
 
 def axes_of(kernel: KernelPlan) -> tuple[Dim, ...]:
@@ -43,12 +43,12 @@ def axes_of(kernel: KernelPlan) -> tuple[Dim, ...]:
     return (*kernel.rows, *kernel.columns, *kernel.ranks)
 
 
-def _has_places_inside(use: ArrayUse, shape: tuple[Dim, ...], kernel: KernelPlan, places: IndexRules) -> None:
+def _stays_inside(use: ArrayUse, shape: tuple[Dim, ...], kernel: KernelPlan, rules: IndexRules) -> None:
     require(len(use.at) == len(shape), "an array has a coordinate for each axis", use)
     axes = axes_of(kernel)
     for c, extent in zip(use.at, shape):
         require(c.axis is None or 0 <= c.axis < len(axes), "a coordinate follows an axis of the kernel", use)
-        places.inside(c.start, c.step, 1 if c.axis is None else axes[c.axis], extent, use)
+        rules.inside(c.start, c.step, 1 if c.axis is None else axes[c.axis], extent, use)
 
 
 def _is_gathered_along_axes(use: ArrayUse, k: int, kernel: KernelPlan) -> None:
@@ -74,7 +74,7 @@ def _inputs_are_loaded_once(kernel: KernelPlan) -> None:
 # -- outputs
 
 
-def _outputs_are_written_at_own_places(kernel: KernelPlan) -> None:
+def _outputs_are_written_at_own_elements(kernel: KernelPlan) -> None:
     """Every output is stored by one phase, with an element for each point of the store's axes.
 
     With fewer axes, several points would write one element.
@@ -126,20 +126,20 @@ def _stored(phases: Iterable[Phase], kernel: KernelPlan) -> Stored:
 
 
 def _is_a_number(
-    s: ScalarUse, kernel: KernelPlan, parameters: Sequence[Parameter], types: Mapping[Key, Type], places: IndexRules
+    s: ScalarUse, kernel: KernelPlan, parameters: Sequence[Parameter], types: Mapping[Key, Type], rules: IndexRules
 ) -> None:
     match s.kind:
         case "argument":
             known = 0 <= s.source < len(parameters) and parameters[s.source].scalar
             require(known, "a number is an argument", kernel.name, s)
         case "extent":
-            places.known_extents([s.source], s)
+            rules.known_extents([s.source], s)
         case "stride":
             array, axis = s.source
             there = 0 <= array < kernel.inputs and kernel.arrays[array].gathered is not None
             require(there, "a stride is that of an array whose addresses are computed", kernel.name, s)
             use = kernel.arrays[array]
-            shape = places.viewed(types[use.kind, use.index].shape, use.views, use)
+            shape = rules.viewed(types[use.kind, use.index].shape, use.views, use)
             require(0 <= axis < len(shape), "a stride is that of an axis", kernel.name, s)
         case "literal":
             require(-(1 << 63) <= s.source < 1 << 63, "the bytes of a literal fit a slot", kernel.name, s)

@@ -198,14 +198,14 @@ def argmin(b: GraphBuilder, x: Node, axis: int | None = None, *, keepdims: bool 
 
 def _arg_reduce(b: GraphBuilder, fold: str, x: Node, axis: int | None, keepdims: bool, where: Node | None) -> Node:
     result = (
-        shapes.reduce(b, fold, x, axis, keepdims) if where is None else _masked_place(b, fold, x, axis, keepdims, where)
+        shapes.reduce(b, fold, x, axis, keepdims) if where is None else _masked_index(b, fold, x, axis, keepdims, where)
     )
     if axis is None and keepdims and x.type.rank != 1:
         return shapes.reshape(b, result, (1,) * x.type.rank)
     return result
 
 
-def _masked_place(b: GraphBuilder, fold: str, x: Node, axis: int | None, keepdims: bool, where: Node) -> Node:
+def _masked_index(b: GraphBuilder, fold: str, x: Node, axis: int | None, keepdims: bool, where: Node) -> Node:
     """The position that a fold finds of the elements inside a mask, in one reading.
 
     Those outside count as the identity, which is the extreme only where every element inside is equal to it: then the
@@ -216,10 +216,10 @@ def _masked_place(b: GraphBuilder, fold: str, x: Node, axis: int | None, keepdim
     masked, inside = _masked(b, x, where, none), shapes.broadcast_to(b, b.truth(where), x.type.shape)
     if axis is None and x.type.rank != 1:
         masked, inside, keepdims = _flat(b, masked), _flat(b, inside), False
-    found = shapes.reduce(b, fold, masked, axis, keepdims)
+    position = shapes.reduce(b, fold, masked, axis, keepdims)
     first = shapes.reduce(b, "argmax", inside, axis, keepdims)
     only = b.elementwise("equal", extreme(b, masked, axis=axis, keepdims=keepdims), none)
-    return b.elementwise("where", only, first, found)
+    return b.elementwise("where", only, first, position)
 
 
 def _flat(b: GraphBuilder, x: Node) -> Node:

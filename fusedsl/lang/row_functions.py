@@ -191,18 +191,18 @@ def argsort(b: GraphBuilder, x: Node, axis: int = -1, *, descending: bool = Fals
 @function(blame="kth", kth="int", axis="int")
 def partition(b: GraphBuilder, x: Node, kth: int, axis: int = -1):
     """The element at place `kth` is that of the sorted axis, no larger one before it and no smaller one after it."""
-    _check_place(b, x, kth, axis)
+    _check_position(b, x, kth, axis)
     return _ordered(b, x, axis, False)[0]
 
 
 @function(blame="kth", kth="int", axis="int")
 def argpartition(b: GraphBuilder, x: Node, kth: int, axis: int = -1):
     """The indices that partition an axis."""
-    _check_place(b, x, kth, axis)
+    _check_position(b, x, kth, axis)
     return _ordered(b, x, axis, False)[1]
 
 
-def _check_place(b: GraphBuilder, x: Node, kth: int, axis: int) -> None:
+def _check_position(b: GraphBuilder, x: Node, kth: int, axis: int) -> None:
     """Raise, now or in a call, unless an axis has an element at a place."""
     n = x.type.shape[shapes.normalize_axis(b, x, axis)]
     check = Check("index", (kth, n), "partition", (x.type,), site=b.site)

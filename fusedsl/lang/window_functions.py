@@ -131,5 +131,5 @@ def _folded(b: GraphBuilder, a: Node, taps: Node, before: Dim, after: Dim) -> No
         inside = joins.pad(b, everywhere, 0, joins.Padding(before, after, "constant", b.literal(False)))
         inside = windows.sliding_window(b, inside, n, 0)
         a = joins.pad(b, a, last, joins.Padding(before, after, "constant", b.literal(0)))
-    found = windows.sliding_window(b, a, n, last)
-    return shapes.reduce(b, "sum", windows.weighted(b, found, taps, inside), -1)
+    windowed = windows.sliding_window(b, a, n, last)
+    return shapes.reduce(b, "sum", windows.weighted(b, windowed, taps, inside), -1)

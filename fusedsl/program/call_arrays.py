@@ -53,12 +53,12 @@ class CallArrays:
     @property
     def aliasing(self) -> Aliasing:
         """Which memory arguments and outputs take, and may share."""
-        placed = [(k, a) for k, a in enumerate(self.arguments) if isinstance(a, ArrayFacts)]
+        arrays = [(k, a) for k, a in enumerate(self.arguments) if isinstance(a, ArrayFacts)]
         outputs = [(r, out) for r, out in enumerate(self.call.outputs.destinations) if out is not None]
         same = [
-            (k, r) for k, a in placed for r, out in outputs if same_elements(a, out) and in_place(self.call.plan, k, r)
+            (k, r) for k, a in arrays for r, out in outputs if same_elements(a, out) and in_place(self.call.plan, k, r)
         ]
-        pairs = [(r, out, k, a) for r, out in outputs for k, a in placed if not a.by_value]
+        pairs = [(r, out, k, a) for r, out in outputs for k, a in arrays if not a.by_value]
         pairs += [(r, out, ~q, earlier) for r, out in outputs for q, earlier in outputs if q < r]
         return Aliasing(
             [span(a) if isinstance(a, ArrayFacts) and not a.by_value else None for a in self.arguments],

@@ -25,10 +25,10 @@ class CallOutputs:
     deferred: list[tuple[Any, int]]  # (out, result): copied from a new array
 
 
-def named_outputs(outs: Sequence[Any] | None, place: str = "") -> dict[str, Any] | None:
-    """The outputs by their names in messages; `place` is that in the lists of a foreach."""
+def named_outputs(outs: Sequence[Any] | None, in_lists: str = "") -> dict[str, Any] | None:
+    """The outputs by their names in messages; `in_lists` is that in the lists of a foreach."""
     return None if outs is None else {
-        ("out" if len(outs) == 1 else f"out[{k}]") + place: out for k, out in enumerate(outs)
+        ("out" if len(outs) == 1 else f"out[{k}]") + in_lists: out for k, out in enumerate(outs)
     }  # fmt: skip
 
 

@@ -130,10 +130,10 @@ def _by_cublas(product: Gemm, library: str, options: Options, hardware: Hardware
     tf32 = options.matmul == "tf32" and product.factor_dtype.name == "float32"
     if options.matmul == "3xtf32" and product.factor_dtype.name == "float32":
         return "cuBLAS has no products of three TF32 parts"
-    taken = _gemm_seconds(product, hardware, tf32) + (len(calls.offsets) - 1) * LAUNCH
-    if options.matmul != "library" and own <= ALIKE * taken:
+    seconds = _gemm_seconds(product, hardware, tf32) + (len(calls.offsets) - 1) * LAUNCH
+    if options.matmul != "library" and own <= ALIKE * seconds:
         return "our own kernel takes no longer, by the time model"
-    return LibraryProduct(product, library, "it is nothing but a product of two arrays", tf32, taken)
+    return LibraryProduct(product, library, "it is nothing but a product of two arrays", tf32, seconds)
 
 
 def _gemm_seconds(product: Gemm, hardware: Hardware, tf32: bool) -> float:

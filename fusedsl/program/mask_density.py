@@ -34,17 +34,17 @@ def mask_density(
     rows, columns = extents[operands.query_axis], extents[kernel.row_axes]
     across = -(-columns // schedule.columns)
     row_step = schedule.rows * max(1, -(-rows // schedule.rows) * across // MAX_TILES)
-    places = {
+    begins = {
         operands.query_axis: np.arange(0, rows, row_step)[:, None],
         kernel.row_axes: np.arange(0, columns, schedule.columns)[None, :],
     }
     sizes = {operands.query_axis: (schedule.rows, rows), kernel.row_axes: (schedule.columns, columns)}
     known: dict[str, Answer] = dict(numbers)
     for axis, first, last in sieve.ranges:
-        if axis in places:
+        if axis in begins:
             size, extent = sizes[axis]
-            known |= {first.name: places[axis], last.name: np.minimum(places[axis] + size, extent) - 1}
-    shape = (places[operands.query_axis].size, across)
+            known |= {first.name: begins[axis], last.name: np.minimum(begins[axis] + size, extent) - 1}
+    shape = (begins[operands.query_axis].size, across)
     active, full = _evaluate_mask(sieve, known)
     return (
         1.0 if active is None else float(np.broadcast_to(active, shape).mean()),

@@ -137,7 +137,7 @@ def explain(
     copied = [program.names[k] for k in call.copied]
     notes = [f"{name} is made contiguous first: no strides show it as the program reshapes it" for name in copied]
     kernels = []
-    for members, seconds_taken in zip(call.launches, measured):
+    for members, seconds in zip(call.launches, measured):
         built = None
         if compile and call.target.is_cuda and not call.is_by_library(members):
             try:
@@ -145,7 +145,7 @@ def explain(
             except CompileError as fault:
                 compile = False
                 notes.append(f"no real registers: {fault.message}" + (f"; {fault.help}" if fault.help else ""))
-        kernels.append(report_launch(call, members, built, seconds_taken))
+        kernels.append(report_launch(call, members, built, seconds))
     unfused = unfused_baseline(call)
     if call.target.is_cuda:
         slower = _slower_than_unfused(kernels, unfused)
@@ -193,8 +193,8 @@ def _product_mode(call: ResolvedCall) -> list[str]:
         return []
     unlike = {m: s for m, s in choice.seconds.items() if m is not choice.mode}
     times = ", ".join(f"{PRODUCT_MODES[m]} {seconds_text(s)}" for m, s in unlike.items())
-    taken = f"{PRODUCT_MODES[choice.mode]}: about {seconds_text(choice.seconds[choice.mode])} by the time model"
-    return [f"matrix products are computed {taken}" + (f"; {times}" if times else "")]
+    decision = f"{PRODUCT_MODES[choice.mode]}: about {seconds_text(choice.seconds[choice.mode])} by the time model"
+    return [f"matrix products are computed {decision}" + (f"; {times}" if times else "")]
 
 
 def _slower_than_unfused(kernels: Sequence[KernelReport], unfused: UnfusedBaseline) -> list[str]:

@@ -113,7 +113,7 @@ class _Names:
 
     def __init__(self, call: ResolvedCall, plan: KernelPlan):
         self.call, self.plan = call, plan
-        self.taken: Counter[str] = Counter()
+        self.used_names: Counter[str] = Counter()
         self.axes = _letters(plan)
         self.leaves = {p.value.name: self.axes[p.axis] for p in plan.positions}
         for load in plan.loads:
@@ -139,8 +139,8 @@ class _Names:
 
     def _name(self, value: str, name: str) -> None:
         """Give a value a name; repeated names are numbered from the second on."""
-        self.taken[name] += 1
-        self.leaves[value] = name if self.taken[name] == 1 else f"{name}_{self.taken[name]}"
+        self.used_names[name] += 1
+        self.leaves[value] = name if self.used_names[name] == 1 else f"{name}_{self.used_names[name]}"
 
     def _name_folds(self) -> None:
         stream = self.plan.attention

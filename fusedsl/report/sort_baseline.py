@@ -24,14 +24,14 @@ def slower_than_numpy(graph: Graph, extents: Mapping[Symbol, int], moved: int, u
     orders = [n for n in graph.nodes() if n.op == "sorted" and n.type.shape == n.args[0].type.shape]
     if not orders:
         return []
-    placed = {(n.args[0], n.attr[1]) for n in orders if n.attr[0] == "positions"}
+    with_positions = {(n.args[0], n.attr[1]) for n in orders if n.attr[0] == "positions"}
     threads, ours, numpys = num_threads(), dict[tuple[Node, bool], float](), 0.0
     for n in orders:
         rows, elements, levels = _sizes(n, extents)
         threads = max(1, min(threads, rows))
         digits = n.args[0].type.dtype.compute.itemsize + 1
         order = (n.args[0], n.attr[1])  # values and positions are of one order; of values alone it is NumPy's
-        ours[order] = elements * (digits * DIGIT if order in placed else levels * VALUES)
+        ours[order] = elements * (digits * DIGIT if order in with_positions else levels * VALUES)
         numpys += elements * levels * (VALUES if n.attr[0] == "values" else POSITIONS)
     rate = CPU.bandwidth / CPU.multiprocessors
     own, numpys = moved / rate + sum(ours.values()) / threads, numpys + unfused.bytes / rate

@@ -61,12 +61,12 @@ def select_node(c: Select) -> Node:
 class SelectAnalysis:
     """Values as selects between a value and a literal.
 
-    `apart(n)` tells which values may be NaN or infinite for a whole row, such as folds: masks are not hoisted from
+    `is_separate(n)`: which values may be NaN or infinite for a whole row, such as folds: masks are not hoisted from
     values computed with them, so that NaN and infinities propagate.
     """
 
-    def __init__(self, apart: Callable[[Node], bool]):
-        self.apart = apart
+    def __init__(self, is_separate: Callable[[Node], bool]):
+        self.is_separate = is_separate
         self._known: dict[Node, Select | None] = {}
 
     def of(self, root: Node) -> Select | None:
@@ -119,7 +119,7 @@ class SelectAnalysis:
 
     def finite(self, n: Node) -> bool:
         """Whether a value may be treated as finite where a mask excludes it."""
-        return not self.apart(n) and not self.may_be_infinite(n)
+        return not self.is_separate(n) and not self.may_be_infinite(n)
 
     def _analyse(self, n: Node) -> Select | None:
         if n.op in CASTS:

@@ -138,8 +138,8 @@ def _describe_number(argument: Any, name: str) -> Weak:
     help = f"pass {conversion_expression(argument, name) or 'a NumPy, CuPy or torch array, or a number'}"
     if kind.__name__ == "Spec":
         help = "pass an array; explain, source, resources, compile, report and save take specs"
-    told = "None" if argument is None else f"a {type_name(kind)}"
-    raise ArgumentError(f"{name} is {told}", "argument.type", help=help)
+    shown = "None" if argument is None else f"a {type_name(kind)}"
+    raise ArgumentError(f"{name} is {shown}", "argument.type", help=help)
 
 
 # ---- NumPy

@@ -41,18 +41,18 @@ def _bind_arrays(
     plan: KernelPlan, layouts: Mapping[tuple[str, int], ArrayLayout], extents: Mapping[Symbol, int]
 ) -> BoundArrays:
     axes = len(plan.rows) + len(plan.columns)
-    placed = [bound_strides(use, layouts, extents, axes + len(plan.ranks)) for use in plan.arrays]
+    layout_strides = [bound_strides(use, layouts, extents, axes + len(plan.ranks)) for use in plan.arrays]
     return BoundArrays(
         tuple(use.dtype for use in plan.arrays),
-        tuple(strides[:axes] for strides, _ in placed),
+        tuple(strides[:axes] for strides, _ in layout_strides),
         tuple(
             strides[axes:] if any(c.axis == axes for c in use.at) else ()
-            for use, (strides, _) in zip(plan.arrays, placed)
+            for use, (strides, _) in zip(plan.arrays, layout_strides)
         ),
-        tuple(offset for _, offset in placed),
+        tuple(offset for _, offset in layout_strides),
         tuple(
             (layouts[use.kind, use.index].address + offset * use.dtype.itemsize) % ALIGNMENT
-            for use, (_, offset) in zip(plan.arrays, placed)
+            for use, (_, offset) in zip(plan.arrays, layout_strides)
         ),
         tuple(byte_strides(use, layouts, extents) for use in plan.arrays),
     )
@@ -71,19 +71,19 @@ def bind_kernel(
     """
     rows = tuple(evaluate(d, extents) for d in plan.rows)
     columns = tuple(evaluate(d, extents) for d in plan.columns)
-    placed = _bind_arrays(plan, layouts, extents)
+    bound = _bind_arrays(plan, layouts, extents)
     if plan.attention is not None:
-        return bind_attention(plan, plan.attention, rows + columns, placed, symbolic_units)
-    merged, row_axes = _merged(plan, rows, columns, placed, symbolic_units)
-    lines = tuple(line + rank for line, rank in zip(merged.strides, placed.ranks))
+        return bind_attention(plan, plan.attention, rows + columns, bound, symbolic_units)
+    merged, row_axes = _merged(plan, rows, columns, bound, symbolic_units)
+    lines = tuple(line + rank for line, rank in zip(merged.strides, bound.ranks))
     places = tuple(evaluate(d, extents) for d in plan.ranks)
     far = any(
-        max_offset(merged.extents + places, line) >= INDEX64_FROM for line, rank in zip(lines, placed.ranks) if rank
+        max_offset(merged.extents + places, line) >= INDEX64_FROM for line, rank in zip(lines, bound.ranks) if rank
     )
-    kernel = _kernel(plan, merged, row_axes, placed, merged.index64 or far)
+    kernel = _kernel(plan, merged, row_axes, bound, merged.index64 or far)
     if plan.scatters:
         kernel = replace(kernel, phases=tuple(_with_bins(plan, phase, layouts) for phase in plan.resident))
-    near, shifted = neighbour_rows(plan, merged, placed), shifted_loads(plan, kernel.operands, merged, placed)
+    near, shifted = neighbour_rows(plan, merged, bound), shifted_loads(plan, kernel.operands, merged, bound)
     kernel = replace(kernel, aligned_scalars=aligned_scalars(plan, extents), neighbour_rows=near, operands=shifted)
     kernel = replace(kernel, columns_nearer=columns_are_nearer(merged, row_axes))
     looped = None
@@ -91,21 +91,21 @@ def bind_kernel(
         looped = replace(kernel, phases=plan.looped, resident=False)
     transposed = None
     tiled = kernel.is_pairwise and not plan.batch_invariant  # a single row is no tile, and takes the same bits
-    across = tiled or prefers_row_axis_vectors(merged, row_axes, placed.dtypes)
+    across = tiled or prefers_row_axis_vectors(merged, row_axes, bound.dtypes)
     if looped is not None and _may_transpose(plan) and across:
-        transposed = (_transposed(plan, kernel, merged, placed), _transposed(plan, looped, merged, placed))
-    return BoundKernel(kernel, merged.extents, lines, placed.offsets, placed.byte_strides, looped, transposed)
+        transposed = (_transposed(plan, kernel, merged, bound), _transposed(plan, looped, merged, bound))
+    return BoundKernel(kernel, merged.extents, lines, bound.offsets, bound.byte_strides, looped, transposed)
 
 
 def _with_bins(plan: KernelPlan, phase: Phase, layouts: Mapping[tuple[str, int], ArrayLayout]) -> Phase:
     """The phase, whose scatters know about how many places they have: a power of two, so that binaries are few."""
-    found = []
+    with_bins = []
     for scatter in phase.scatters:
         use = plan.arrays[scatter.operand]
         shape = layouts[use.kind, use.index].shape
         places = shape[0] * GROUP if scatter.fold in SUPERACCUMULATORS else prod(shape)
-        found.append(replace(scatter, bins=1 << max(0, places - 1).bit_length()))
-    return replace(phase, scatters=tuple(found))
+        with_bins.append(replace(scatter, bins=1 << max(0, places - 1).bit_length()))
+    return replace(phase, scatters=tuple(with_bins))
 
 
 MOST_DISPLACEMENT = 128  # elements that are constants of machine code; longer distances vary from call to call
@@ -152,7 +152,7 @@ def _any_strides(operand: Operand, order: Iterable[int], axes: Container[int | N
 
 
 def _merged(
-    plan: KernelPlan, rows: tuple[int, ...], columns: tuple[int, ...], placed: BoundArrays, symbolic_units: bool
+    plan: KernelPlan, rows: tuple[int, ...], columns: tuple[int, ...], bound: BoundArrays, symbolic_units: bool
 ) -> tuple[MergedAxes, int]:
     """The axes that a kernel runs over after merging, and how many of them are row axes."""
     outputs = range(plan.inputs, len(plan.arrays))
@@ -160,28 +160,28 @@ def _merged(
     keep += [phase.panel_folds.axis for phase in plan.resident if phase.panel_folds]
     stay = [a for a, d in enumerate((*plan.rows, *plan.columns)) if symbolic_units and not isinstance(d, int)]
     if plan.scatters:
-        return merge_axes_in_order(columns, placed.strides, keep, stay), 0
+        return merge_axes_in_order(columns, bound.strides, keep, stay), 0
     if plan.is_elementwise:
-        return merge_axes(columns, placed.strides, outputs, keep, stay), 0
-    merged, row_axes = merge_row_axes(rows, columns, placed.strides, outputs, keep, stay)
-    if stay and not prefers_row_axis_vectors(merged, row_axes, placed.dtypes):
+        return merge_axes(columns, bound.strides, outputs, keep, stay), 0
+    merged, row_axes = merge_row_axes(rows, columns, bound.strides, outputs, keep, stay)
+    if stay and not prefers_row_axis_vectors(merged, row_axes, bound.dtypes):
         first = min(stay) if max(rows, default=1) == 1 else -1
         stay = [a for a in stay if a >= len(rows) or a == first]
-        return merge_row_axes(rows, columns, placed.strides, outputs, keep, stay)
+        return merge_row_axes(rows, columns, bound.strides, outputs, keep, stay)
     return merged, row_axes
 
 
-def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: BoundArrays, wide: bool) -> KernelIR:
+def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, bound: BoundArrays, wide: bool) -> KernelIR:
     """The kernel over merged axes, for a row that stays on chip."""
-    access, steady = _accesses(plan, merged, row_axes, placed)
+    access, steady = _accesses(plan, merged, row_axes, bound)
     nears: Sequence[tuple[int, Access]] = [(-1, "element")] * len(plan.arrays)
     if plan.is_elementwise:
-        nears = strided_axis_access(merged, placed.dtypes, placed.addresses)
+        nears = strided_axis_access(merged, bound.dtypes, bound.addresses)
     elif plan.resident[0].products:
-        nears = contiguous_axis_access(merged, placed.dtypes, placed.addresses)
+        nears = contiguous_axis_access(merged, bound.dtypes, bound.addresses)
     operands = tuple(
         Operand(use.name, use.dtype, stride_kinds(merged.extents, line), a, *near, _rank_stride_kind(rank))
-        for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, placed.ranks)
+        for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, bound.ranks)
     )
     finish = plan.column_epilogue
     make = KernelIR if finish is None else partial(MixedReductionKernel, column_epilogue=finish)
@@ -198,7 +198,7 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: BoundAr
         tuple(_over_merged_axes(phase, merged) for phase in plan.resident),
         index64=wide,
         pointers=plan.pointers,
-        constant_scalars=_literals(plan, placed),
+        constant_scalars=_literals(plan, bound),
         fastmath=plan.fastmath,
         matmul=plan.matmul,
         batch_invariant_width=steady,
@@ -214,29 +214,29 @@ def _over_merged_axes(phase: Phase, merged: MergedAxes) -> Phase:
 
 
 def _accesses(
-    plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: BoundArrays
+    plan: KernelPlan, merged: MergedAxes, row_axes: int, bound: BoundArrays
 ) -> tuple[tuple[Access, ...], int]:
     """The access of each array along the innermost axis (see Operand), and the batch-invariant vector width."""
     if plan.is_elementwise:
         least = RUN_WIDTH if plan.scatters else 1
-        return elementwise_access(merged, placed.dtypes, placed.addresses, least), int(plan.batch_invariant)
-    access = row_access(merged, row_axes, placed.dtypes, placed.addresses, plan.batch_invariant)
+        return elementwise_access(merged, bound.dtypes, bound.addresses, least), int(plan.batch_invariant)
+    access = row_access(merged, row_axes, bound.dtypes, bound.addresses, plan.batch_invariant)
     if not plan.batch_invariant:
         return access, 0
     steady = batch_invariant_width(
-        merged.extents[-1], placed.dtypes, [stride_kinds(merged.extents, line) for line in merged.strides]
+        merged.extents[-1], bound.dtypes, [stride_kinds(merged.extents, line) for line in merged.strides]
     )
     return tuple("vector" if a == "vector" and steady > 1 else "element" for a in access), steady
 
 
-def _literals(plan: KernelPlan, placed: BoundArrays) -> tuple[tuple[str, int], ...]:
+def _literals(plan: KernelPlan, bound: BoundArrays) -> tuple[tuple[str, int], ...]:
     """The byte strides among the scalars that are one element, as compile-time constants."""
     literals = []
     for scalar in plan.scalars:
         if scalar.kind == "stride":
             array, axis = scalar.source
             size = plan.arrays[array].dtype.itemsize
-            literals += [(scalar.value.name, size)] if placed.byte_strides[array][axis] == size else []
+            literals += [(scalar.value.name, size)] if bound.byte_strides[array][axis] == size else []
     return tuple(literals)
 
 
@@ -246,22 +246,22 @@ def _may_transpose(plan: KernelPlan) -> bool:
     return not plan.pointers and not plan.column_epilogue and not along
 
 
-def _transposed(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: BoundArrays) -> KernelIR:
+def _transposed(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, bound: BoundArrays) -> KernelIR:
     """The same kernel with vectors that lie across its columns."""
     alone = _only_operand(plan, kernel.phases, merged, kernel.row_axes)
     words = state_words(kernel.phases)
-    width, lines, access = row_axis_access(merged, kernel.row_axes, placed.dtypes, placed.addresses, words, alone)
+    width, lines, access = row_axis_access(merged, kernel.row_axes, bound.dtypes, bound.addresses, words, alone)
     if kernel.is_pairwise and not plan.batch_invariant:
         width, access = pair_width(kernel, merged.extents[kernel.row_axes - 1]), tuple("element" for _ in access)
     if plan.batch_invariant:
         width, access = 1, tuple("element" for _ in access)
     operands = tuple(Operand(use.name, use.dtype, line, a) for use, line, a in zip(plan.arrays, lines, access))
-    operands = _with_bases(plan, operands, merged, placed) if kernel.is_pairwise else operands
+    operands = _with_bases(plan, operands, merged, bound) if kernel.is_pairwise else operands
     return replace(kernel, operands=operands, row_vector_width=width)
 
 
 def _with_bases(
-    plan: KernelPlan, operands: tuple[Operand, ...], merged: MergedAxes, placed: BoundArrays
+    plan: KernelPlan, operands: tuple[Operand, ...], merged: MergedAxes, bound: BoundArrays
 ) -> tuple[Operand, ...]:
     """Operands that read one array at constant distances share their addresses: those of a row's elements.
 
@@ -272,9 +272,9 @@ def _with_bases(
     for k, (operand, use) in enumerate(zip(operands, plan.arrays)):
         own = k >= plan.inputs or use.gathered is not None
         base = k if own else first.setdefault((use.kind, use.index, use.views, merged.strides[k]), k)
-        distance = placed.offsets[k] - placed.offsets[base]
+        distance = bound.offsets[k] - bound.offsets[base]
         near = base != k and abs(distance) <= MOST_DISPLACEMENT
-        size, first_address = operand.dtype.itemsize, placed.addresses[base]
+        size, first_address = operand.dtype.itemsize, bound.addresses[base]
         alignment = gcd(ALIGNMENT, first_address, *(step * size for step in merged.strides[k]))
         alignment = 0 if own or alignment <= size else gcd(alignment, distance * size)
         based.append(
@@ -288,9 +288,9 @@ def _only_operand(plan: KernelPlan, phases: tuple[Phase, ...], merged: MergedAxe
     first, *others = phases
     read = {value.name for part in first.passes for value in part.reads}
     loads = {load.operand for load in plan.loads if load.value.name in read}
-    placed = {merged.axes.index((p.axis,)) for p in plan.positions if p.value.name in read}
+    position_axes = {merged.axes.index((p.axis,)) for p in plan.positions if p.value.name in read}
     alone = not first.stores and not any(phase.folds or phase.stores for phase in others)
-    return min(loads) if alone and len(loads) == 1 and row_axes - 1 not in placed else -1
+    return min(loads) if alone and len(loads) == 1 and row_axes - 1 not in position_axes else -1
 
 
 def _rank_stride_kind(strides: tuple[int, ...]) -> str:

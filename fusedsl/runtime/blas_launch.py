@@ -63,7 +63,7 @@ class BlasLaunch(GemmLaunch):
             views = self._free.pop()
         except IndexError:
             views = _Views(self.product)
-        views.place(left, right, out)
+        views.move(left, right, out)
         try:
             self.compute(*views.arrays)
         finally:
@@ -105,7 +105,7 @@ class _Views:
         if self.head is not None:
             self.cells = [ctypes.c_uint64.from_address(id(array) + self.head) for array in self.arrays]
 
-    def place(self, left: int, right: int, out: int) -> None:
+    def move(self, left: int, right: int, out: int) -> None:
         """Let the arrays lie at these addresses."""
         if self.cells:
             a, b, c = self.cells

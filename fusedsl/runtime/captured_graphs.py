@@ -62,14 +62,14 @@ class CapturedGraph:
         self._extra = (c_uint64 * 5)(1, at, 2, ctypes.addressof(self._size), 0)
         # struct CUDA_KERNEL_NODE_PARAMS: function, grid, block, shared bytes, kernelParams, extra, kernel, context
         parameters = struct.pack("<Q28s4x4Q", function, head[:28], 0, ctypes.addressof(self._extra), 0, 0)
-        self._told = (ctypes.c_char * len(parameters)).from_buffer_copy(parameters)
+        self._parameters = (ctypes.c_char * len(parameters)).from_buffer_copy(parameters)
         graph, node, executable = c_void_p(), c_void_p(), c_void_p()
         with d.on(self.device), d.relaxed_capture():
             d.call("cuGraphCreate", byref(graph), c_uint(0))
             self._graph = graph.value or 0
-            d.call("cuGraphAddKernelNode_v2", byref(node), graph, None, c_size_t(0), byref(self._told))
+            d.call("cuGraphAddKernelNode_v2", byref(node), graph, None, c_size_t(0), byref(self._parameters))
             d.call("cuGraphInstantiateWithFlags", byref(executable), graph, c_uint64(0))
-        self.words[8], self.words[9] = node.value or 0, ctypes.addressof(self._told)
+        self.words[8], self.words[9] = node.value or 0, ctypes.addressof(self._parameters)
         self.publish(stream, executable.value or 0)
 
     def capture(self, fire: Callable[[int], None], stream: int) -> None:

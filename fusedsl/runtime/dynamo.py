@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-Made = TypeVar("Made", bound=Callable)
+Wrapped = TypeVar("Wrapped", bound=Callable)
 
 reads: Callable[[], bool] = bool  # False as long as torch is not imported
 
@@ -40,7 +40,7 @@ def traces() -> bool:
     return compiles() or records()
 
 
-def constant(function: Made) -> Made:
+def constant(function: Wrapped) -> Wrapped:
     """Mark a function of constants: torch.compile calls it at compile time and takes its result as a constant.
 
     It is torch.compiler.assume_constant_result without an import of torch.

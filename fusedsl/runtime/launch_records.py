@@ -73,13 +73,13 @@ def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list
     sizes = [math.prod(evaluate(d, extents) for d in t.shape) * t.dtype.itemsize for t in plan.temporaries]
     sizes = [-(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT for size in sizes]
     offsets = [0] * len(sizes)
-    placed: list[int] = []
+    assigned: list[int] = []
     for t in sorted(range(len(sizes)), key=lambda t: -sizes[t]):
-        beside = [p for p in placed if lives[p][0] <= lives[t][1] and lives[t][0] <= lives[p][1]]
+        beside = [p for p in assigned if lives[p][0] <= lives[t][1] and lives[t][0] <= lives[p][1]]
         for p in sorted(beside, key=lambda p: offsets[p]):
             if offsets[p] < offsets[t] + sizes[t]:
                 offsets[t] = max(offsets[t], offsets[p] + sizes[p])
-        placed.append(t)
+        assigned.append(t)
     return max((offset + size for offset, size in zip(offsets, sizes)), default=0), offsets
 
 

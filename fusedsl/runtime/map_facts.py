@@ -30,7 +30,7 @@ def aligned_scalars(plan: KernelPlan, extents: Mapping[Symbol, int]) -> tuple[st
 
 
 def shifted_loads(
-    plan: KernelPlan, operands: tuple[Operand, ...], merged: MergedAxes, placed: BoundArrays
+    plan: KernelPlan, operands: tuple[Operand, ...], merged: MergedAxes, bound: BoundArrays
 ) -> tuple[Operand, ...]:
     """The operands of a map of one axis; those that read an array at constant distances from a load of aligned vectors
     are told by their displacement from it, so that neighbours are read once.
@@ -46,13 +46,13 @@ def shifted_loads(
     for load in plan.loads:
         k, use = load.operand, plan.arrays[load.operand]
         base = bases.get((use.kind, use.index, use.views), k)
-        apart = placed.offsets[k] - placed.offsets[base]
-        if k != base and operands[k].strides == "1" and abs(apart) <= MOST_APART:
-            shifted[k] = replace(operands[k], base=base, displacement=apart)
+        distance = bound.offsets[k] - bound.offsets[base]
+        if k != base and operands[k].strides == "1" and abs(distance) <= MOST_APART:
+            shifted[k] = replace(operands[k], base=base, displacement=distance)
     return tuple(shifted)
 
 
-def neighbour_rows(plan: KernelPlan, merged: MergedAxes, placed: BoundArrays) -> bool:
+def neighbour_rows(plan: KernelPlan, merged: MergedAxes, bound: BoundArrays) -> bool:
     """Whether two loads of a map are of one array, a few rows and columns apart."""
     if not plan.is_elementwise:
         return False
@@ -61,7 +61,7 @@ def neighbour_rows(plan: KernelPlan, merged: MergedAxes, placed: BoundArrays) ->
         k, line = load.operand, merged.strides[load.operand]
         if len(line) < 2 or 0 in line:
             continue
-        use, pitch, at = plan.arrays[k], abs(line[-2]), placed.offsets[k]
+        use, pitch, at = plan.arrays[k], abs(line[-2]), bound.offsets[k]
         others = places.setdefault((use.kind, use.index, line), [])
         for other in others:
             rows = round((at - other) / pitch)

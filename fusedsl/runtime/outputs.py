@@ -22,12 +22,12 @@ def library_and_device(arguments: Mapping[str, ArrayFacts | Weak]) -> tuple[str,
     Rank-0 host values fit any device; arrays known through a protocol fit any library on their device.
     """
     arrays = {name: a for name, a in arguments.items() if isinstance(a, ArrayFacts)}
-    placed = {name: a for name, a in arrays.items() if not a.by_value} or arrays
-    native = {name: a for name, a in placed.items() if not is_foreign(a)}
-    if not placed:
+    in_memory = {name: a for name, a in arrays.items() if not a.by_value} or arrays
+    native = {name: a for name, a in in_memory.items() if not is_foreign(a)}
+    if not in_memory:
         return "numpy", CPU
-    lead, first = next(iter((native or placed).items()))
-    for name, array in placed.items():
+    lead, first = next(iter((native or in_memory).items()))
+    for name, array in in_memory.items():
         mixed = array.library != first.library and not is_foreign(array)
         if array.device != first.device or (mixed and not array.by_value):
             raise _mixed(lead, first, name, array)

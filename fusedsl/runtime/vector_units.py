@@ -73,7 +73,7 @@ def multiply_add_rate() -> float:
     lanes = host().vectors.bytes // 4
     widths = (lanes, lanes // 2)
     times = _seconds(widths)
-    return max(STEPS * CHAINS * n / taken for n, taken in zip(widths, times))
+    return max(STEPS * CHAINS * n / seconds for n, seconds in zip(widths, times))
 
 
 def _is_one_operation(width: int) -> bool:

@@ -44,12 +44,12 @@ class ExpressionNodes:
             return {}
         finished = builder.finish([n for _, n in self._values]).results
         text = FunctionText(self._function)
-        found: dict[Span, list[Node]] = {}
+        nodes_of_spans: dict[Span, list[Node]] = {}
         seen: set[Node] = set()
         for (instruction, _), value in zip(self._values, finished):
             if (span := text.span(self._code, instruction)) is not None:
-                found.setdefault(span, []).extend(_below(value, seen))
-        return found
+                nodes_of_spans.setdefault(span, []).extend(_below(value, seen))
+        return nodes_of_spans
 
 
 def _below(root: Node, seen: set[Node]) -> Iterator[Node]:

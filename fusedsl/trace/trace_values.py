@@ -196,9 +196,9 @@ class TraceValues:
             shape = tuple(1 if n == 1 else Symbol(index, a) for a, n in enumerate(x.shape))
             by_value = not shape and str(getattr(x, "device", "cpu")) == "cpu"  # passed to the launch as a number
             self.extents.update((Symbol(index, a), n) for a, n in enumerate(x.shape))
-            taken = {p.name for p in self.builder.parameters}
+            used_names = {p.name for p in self.builder.parameters}
             names = [self.outside.get(id(x), "captured_0"), *(f"captured_{k}" for k in range(index + 1))]
-            label = next(n for n in names if n not in taken)
+            label = next(n for n in names if n not in used_names)
             self.builder.parameters += (Parameter(label, Type(kind, shape), scalar=by_value),)
             self.captures.append(x)
             self._captured[id(x)] = self.builder.parameter(index)

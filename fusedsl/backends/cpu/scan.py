@@ -88,8 +88,8 @@ def log_steps(phase: Phase) -> list[str]:
     lines: list[str] = []
     for use in phase.scan_uses:
         source, target = "scan", "scanned"
-        for apart in steps:
-            at = (f"lane + {reduce.LANES - apart}", f"lane + {reduce.LANES}")
+        for distance in steps:
+            at = (f"lane + {reduce.LANES - distance}", f"lane + {reduce.LANES}")
             fresh = reduce.part_names(use, "next")
             first, second = (reduce.get_state(use, source, x) for x in at)
             merge = reduce.merge(use, first, second, fresh)

@@ -45,7 +45,7 @@ class AttentionBuilder(AttentionFrame):
         merging = StateCombiner(self)
         state, weighings, parts = merging.states()
         row, endings = self._epilogue(merging)
-        row_stores = tuple(Store(self.builder.names[v], self.places[r]) for r, v in self.row_stores)
+        row_stores = tuple(Store(self.builder.names[v], self.stored_at[r]) for r, v in self.row_stores)
         lanes = tuple(self.axes.index(a) for a in self.query_axes)
         mask, mask_words = block_mask(self, self.phase_nodes)
         read = tuple(tuple(self.builder.body((), [n], self.known()) for n in nodes) for nodes in self.inputs)
@@ -151,16 +151,16 @@ class AttentionBuilder(AttentionFrame):
         places, builder = self.paged, self.builder
         if places == PagedLoads():
             return None
-        results = [n for place in (places.k, places.v) if place for n in (place.address, place.predicate)]
+        results = [n for load in (places.k, places.v) if load for n in (load.address, load.predicate)]
         results = list(dict.fromkeys([*results, *places.valid]))
         body = builder.body((), results, self.known())
         values = dict(zip(results, body.results))
 
-        def line(place: PagedLoad | None) -> PagedRow | None:
-            if place is None:
+        def line(load: PagedLoad | None) -> PagedRow | None:
+            if load is None:
                 return None
-            number = next(k for k, p in enumerate(self.pointers) if p.attr[0] == place.fetch.attr[0])
-            return PagedRow(len(self.loads) + number, place.inner_axis, values[place.address], values[place.predicate])
+            number = next(k for k, p in enumerate(self.pointers) if p.attr[0] == load.fetch.attr[0])
+            return PagedRow(len(self.loads) + number, load.inner_axis, values[load.address], values[load.predicate])
 
         return PagedOperands(body, line(places.k), line(places.v), tuple(values[n] for n in places.valid))
 
@@ -191,6 +191,6 @@ class AttentionBuilder(AttentionFrame):
                 results = list(dict.fromkeys(v for _, v in stores))
                 body = self.builder.body((), results, known)
                 names = {n: value.name for n, value in zip(results, body.results)}
-                output_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
+                output_stores = tuple(Store(names[v], self.stored_at[r]) for r, v in stores)
                 epilogues.append(OutputEpilogue(self.axes.index(axis), body, output_stores))
         return row, tuple(epilogues)

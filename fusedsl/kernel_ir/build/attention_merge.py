@@ -23,8 +23,8 @@ class StateCombiner:
         self.attention = emitter
         self.builder = emitter.builder
         self.online = emitter.pattern.reduction
-        places = {w: self._state_index(w) for w in emitter.pattern.value_products}
-        self.outputs = {k: w for k in range(len(self.online.identity)) for w, place in places.items() if place == k}
+        indices = {w: self._state_index(w) for w in emitter.pattern.value_products}
+        self.outputs = {k: w for k in range(len(self.online.identity)) for w, place in indices.items() if place == k}
         """Weighted sums by their index in the state."""
 
     def states(self) -> tuple[Reduction, tuple[WeightedSum, ...], Reduction | None]:

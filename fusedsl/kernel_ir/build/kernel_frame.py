@@ -123,11 +123,11 @@ class KernelFrame:
         """The plan without phases: axes, operands, loads and scalars."""
         arrays = [*map(self._input, self.loads), *map(self._gathered, self.pointers)]
         gathered = len(self.loads)
-        places = {}
+        stored_at = {}
         for root, _ in self._all_stores():
-            places[root] = len(arrays)
+            stored_at[root] = len(arrays)
             arrays.append(self._output(root))
-        self.places = places
+        self.stored_at = stored_at
         return KernelPlan(
             name,
             header,

@@ -112,7 +112,7 @@ class LoopedPhases:
         for lift, state in zip(lifts, lifted):
             states = tuple(map(self.builder.value, lift.slots))
             uses.append(build_reduction(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
-        element_stores = tuple(Store(names[v], self.owner.places[r]) for r, v in stores)
+        element_stores = tuple(Store(names[v], self.owner.stored_at[r]) for r, v in stores)
         sort = self.owner.sort_of(sorts[0], names[sorts[0].args[0]]) if sorts else None
         return Phase(element, element_stores, tuple(uses), scans=scans, sort=sort)
 
@@ -131,7 +131,7 @@ class LoopedPhases:
         for n in wanted:
             if final[n] is not n:
                 self.builder.rename(n, final[n])
-        stores = tuple(Store(names.get(final[v]) or self.builder.names[v], self.owner.places[r]) for r, v in due)
+        stores = tuple(Store(names.get(final[v]) or self.builder.names[v], self.owner.stored_at[r]) for r, v in due)
         rows.update(dict.fromkeys([*folds, *self._later_values(p)]))
         return body, stores
 

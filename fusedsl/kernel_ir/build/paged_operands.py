@@ -61,22 +61,22 @@ class PagedLoads:
 
     @property
     def nodes(self) -> list[Node]:
-        return [n for place in (self.k, self.v) if place is not None for n in place.nodes]
+        return [n for load in (self.k, self.v) if load is not None for n in load.nodes]
 
     @property
     def valid(self) -> list[Node]:
         """The validity conditions that elements of a tile are computed with."""
-        both = (place.valid for place in (self.k, self.v) if place is not None)
+        both = (load.valid for load in (self.k, self.v) if load is not None)
         return list(dict.fromkeys(n for n in both if n is not None))
 
     def mapped(self, new: dict[Node, Node]) -> PagedLoads:
         """The same with nodes replaced."""
 
-        def moved(place: PagedLoad | None) -> PagedLoad | None:
-            if place is None:
+        def moved(load: PagedLoad | None) -> PagedLoad | None:
+            if load is None:
                 return None
-            there = None if place.valid is None else new[place.valid]
-            return PagedLoad(new[place.fetch], there, new[place.address], new[place.predicate], place.inner_axis)
+            there = None if load.valid is None else new[load.valid]
+            return PagedLoad(new[load.fetch], there, new[load.address], new[load.predicate], load.inner_axis)
 
         return PagedLoads(moved(self.k), moved(self.v))
 
@@ -150,9 +150,9 @@ def with_paged_operands(
         return pattern, {v: v for v in values}
     done = {n: n for n in foreign}
     (p,) = pattern.score_products
-    for right, place in zip((p.k, *(w.v for w in pattern.value_products)), (places.k, places.v)):
-        if place is not None:
-            done[right] = place.fetch
+    for right, load in zip((p.k, *(w.v for w in pattern.value_products)), (places.k, places.v)):
+        if load is not None:
+            done[right] = load.fetch
     bare = replace_nodes([p.fold], done)[p.fold]
     if places.k is not None and places.k.valid is not None:
         done[p.fold] = pick(places.k.valid, bare, constant(float("nan"), bare.type.dtype))

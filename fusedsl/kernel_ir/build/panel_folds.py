@@ -66,11 +66,11 @@ def _merging(
     stored = [store.value for store in phase.row_stores]
     wanted = {v.name for v in phase.row.args} | set(stored) if phase.row else set(stored)
     kept = [load for load in reader.loads if load.value.name in wanted]
-    taken = _names(reader)
+    used = _names(reader)
     at = (*(IterationIndex(0, 1, a) for a in along), IterationIndex(0, 1, len(reader.rows)))
     arrays, loads = [reader.arrays[load.operand] for load in kept], [replace(x, operand=k) for k, x in enumerate(kept)]
     for number, value in parts:
-        name = _fresh("part", taken)
+        name = _fresh("part", used)
         loads.append(Load(Value(name, value.dtype), len(arrays)))
         arrays.append(ArrayUse(name, value.dtype, "temporary", number, (), at))
     states = iter([load.value for load in loads[len(kept) :]])
@@ -117,7 +117,7 @@ def _with_panels(
     stores = []
     for number, value in states:
         stores.append(Store(moved.name(value.name), len(arrays)))
-        arrays.append(ArrayUse(_fresh("part", moved.taken), value.dtype, "temporary", number, (), at))
+        arrays.append(ArrayUse(_fresh("part", moved.used), value.dtype, "temporary", number, (), at))
     inner = tuple(moved.phase(part) for part in panel_phases(reader))
     before = phase.panel_folds
     if before is not None:
@@ -144,7 +144,7 @@ class _Moved:
 
     def __init__(self, products: KernelPlan, reader: KernelPlan, one: FoldedProduct):
         self.products, self.reader, self.axes = products, reader, one.axes
-        self.taken = _names(products)
+        self.used = _names(products)
         self.names = {one.load.value.name: one.store.value}
         self.arrays: list[ArrayUse] = []
         self.loads: list[Load] = []
@@ -174,7 +174,7 @@ class _Moved:
 
     def name(self, name: str) -> str:
         if name not in self.names:
-            self.names[name] = _fresh(name, self.taken)
+            self.names[name] = _fresh(name, self.used)
         return self.names[name]
 
     def value(self, v: Value) -> Value:
@@ -210,10 +210,10 @@ def _names(kernel: KernelPlan) -> set[str]:
     return names
 
 
-def _fresh(name: str, taken: set[str]) -> str:
+def _fresh(name: str, used: set[str]) -> str:
     """A stem and a number, like all names of values, that are not taken; they are afterwards."""
     head, _, number = name.rpartition("_")
     stem = head if number.isdigit() else name
-    fresh = next(f for f in (name, *(f"{stem}_{k}" for k in range(len(taken) + 1))) if f not in taken and f != stem)
-    taken.add(fresh)
+    fresh = next(f for f in (name, *(f"{stem}_{k}" for k in range(len(used) + 1))) if f not in used and f != stem)
+    used.add(fresh)
     return fresh

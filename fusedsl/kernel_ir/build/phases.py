@@ -95,10 +95,10 @@ class PhaseBuilder(KernelFrame):
             )
             for some in (folds, cross)
         )
-        element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
+        element_stores = tuple(Store(names[v], self.stored_at[r]) for r, v in stores)
         sort = self.sort_of(sorts[0], names[sorts[0].args[0]]) if sorts else None
         products = self._products(folds) if p == 0 and not (stores or scans or sort or across or held) else ()
-        scatters = tuple(Scatter(v.attr, names[v.args[0]], names[v.args[1]], self.places[r]) for r, v in scattered)
+        scatters = tuple(Scatter(v.attr, names[v.args[0]], names[v.args[1]], self.stored_at[r]) for r, v in scattered)
         phase = Phase(element, element_stores, uses, scans=scans, sort=sort, column_reductions=across)
         return [dataclasses.replace(phase, products=products, scatters=scatters)], held
 
@@ -141,7 +141,7 @@ class PhaseBuilder(KernelFrame):
             build_reduction(f.attr[0], f.args[0].type.dtype.compute, [names[x] for x in lifted[f]], self.states(f))
             for f in folds
         )
-        return [Phase(element, tuple(Store(names[v], self.places[r]) for r, v in stores), uses, ranks=True)]
+        return [Phase(element, tuple(Store(names[v], self.stored_at[r]) for r, v in stores), uses, ranks=True)]
 
     def lifted(self, name: str, value: Node, along: Axis | None = None) -> State:
         """State of one element for a fold along the columns, or `along` the rows."""
@@ -152,7 +152,7 @@ class PhaseBuilder(KernelFrame):
         """Epilogue of the folds over rows, per column."""
         results = [v for _, v in self.cross_stores if v not in self.cross]
         body, names = self._body(list(dict.fromkeys(results)), [*self.known(), *self.cross])
-        stores = tuple(Store(names.get(v) or self.builder.names[v], self.places[r]) for r, v in self.cross_stores)
+        stores = tuple(Store(names.get(v) or self.builder.names[v], self.stored_at[r]) for r, v in self.cross_stores)
         return ColumnEpilogue(body if results else None, stores)
 
     def element(self, results: list[Node], available: list[Node]):
@@ -227,7 +227,7 @@ class PhaseBuilder(KernelFrame):
         available = [*self.known(), *rows, *folds]
         results = [n for n in dict.fromkeys([*values, *(v for _, v in due)]) if n not in available]
         body, names = self._body(results, available) if results else (None, {})
-        stores = tuple(Store(names.get(v) or self.builder.names[v], self.places[r]) for r, v in due)
+        stores = tuple(Store(names.get(v) or self.builder.names[v], self.stored_at[r]) for r, v in due)
         return body, dict.fromkeys([*folds, *values]), stores
 
     def row_values(self, p: int, depth: Mapping[Node, int]) -> list[Node]:

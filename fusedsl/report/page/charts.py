@@ -77,12 +77,12 @@ def roofline_picture(data: Mapping[str, Any]) -> str:
     steps, launched = data["explanation"]["before"]["steps"], data["explanation"]["kernels"]
     for point, about, step in zip(operations, data["operations"], steps):
         if point is not None:
-            told = f"{step['operation']}, unfused: {bytes_text(step['bytes'])}, about {seconds_text(point['seconds'])}"
-            parts.append(_dot(scale, point, 4.5, f"hollow {colour(about['kernels'])}", told))
+            label = f"{step['operation']}, unfused: {bytes_text(step['bytes'])}, about {seconds_text(point['seconds'])}"
+            parts.append(_dot(scale, point, 4.5, f"hollow {colour(about['kernels'])}", label))
     for k, (point, kernel) in enumerate(zip(kernels, launched)):
         if point is not None:
-            told = f"kernel {k}: {bytes_text(kernel['bytes'])}, {seconds_text(point['seconds'])}"
-            parts.append(_dot(scale, point, 7.0, f"solid {colour([k])}", told))
+            label = f"kernel {k}: {bytes_text(kernel['bytes'])}, {seconds_text(point['seconds'])}"
+            parts.append(_dot(scale, point, 7.0, f"solid {colour([k])}", label))
     parts += _names(scale, kernels, operations)
     return drawing("".join(parts), WIDE, HIGH, "kernels and unfused operations on a roofline", class_="chart")
 
@@ -122,8 +122,8 @@ def _axes(scale: _Scale) -> Iterator[str]:
         yield label(_power(k), LEFT - 6, y + 4, text_anchor="end", class_="quiet small")
     yield label("instructions a byte", (LEFT + WIDE - RIGHT) / 2, HIGH - 8, text_anchor="middle", class_="small")
     middle = (TOP + HIGH - BOTTOM) / 2
-    turned = {"text_anchor": "middle", "class_": "small", "transform": f"rotate(-90 12 {middle:.0f})"}
-    yield label("instructions a second", 12, middle, **turned)
+    rotated = {"text_anchor": "middle", "class_": "small", "transform": f"rotate(-90 12 {middle:.0f})"}
+    yield label("instructions a second", 12, middle, **rotated)
 
 
 def _power(k: int) -> str:
@@ -145,8 +145,8 @@ def _roof(scale: _Scale, card: Mapping[str, Any], rate: float) -> str:
     corners = [(start, start * card["bytes_per_second"]), (ridge, ridge * card["bytes_per_second"])]
     corners.append((high, min(rate, high * card["bytes_per_second"])))
     line = " ".join(f"{scale.x(a):.1f},{scale.y(b):.1f}" for a, b in corners)
-    told = f"{bytes_text(card['bytes_per_second'])}/s, {rate / 1e12:.3g}T instructions/s"
-    return tag("polyline", title(f"{card['card']}: {told}"), points=line, class_="roof dashed" if tensor else "roof")
+    label = f"{bytes_text(card['bytes_per_second'])}/s, {rate / 1e12:.3g}T instructions/s"
+    return tag("polyline", title(f"{card['card']}: {label}"), points=line, class_="roof dashed" if tensor else "roof")
 
 
 def _dot(scale: _Scale, point: Point, size: float, kind: str, about: str) -> str:
@@ -163,16 +163,16 @@ def _join(scale: _Scale, start: Point, end: Point, k: int) -> str:
 def _names(scale: _Scale, kernels: Sequence[Point | None], operations: Sequence[Point | None]) -> Iterator[str]:
     """The kernels' numbers beside their dots, where no dot and no other number is."""
     dots = [scale.of(p) for p in (*kernels, *operations) if p is not None]
-    taken = [(x - 8, y - 8, x + 8, y + 8) for x, y in dots]
+    boxes = [(x - 8, y - 8, x + 8, y + 8) for x, y in dots]
     for k, point in enumerate(kernels):
         if point is not None:
             x, y = scale.of(point)
             text = f"kernel {k}"
             wide = width_of(text)
             places = [(x + a * wide + b, y + c - 7, x + a * wide + b + wide, y + c + 7) for a, b, c in NEAR]
-            free = (box for box in places if _is_inside(box) and not any(_overlap(box, other) for other in taken))
+            free = (box for box in places if _is_inside(box) and not any(_overlap(box, other) for other in boxes))
             box = next(free, places[0])
-            taken.append(box)
+            boxes.append(box)
             yield label(text, box[0], box[3] - 3, class_="small halo")
 
 
@@ -202,8 +202,8 @@ def tile_picture(tiles: Mapping[str, Any]) -> str:
     queries, keys = tiles["extents"]
     parts.append(label(f"{keys:,} keys", 24, 13, class_="quiet small"))
     middle = 20 + height / 2
-    turned = {"text_anchor": "middle", "transform": f"rotate(-90 14 {middle:.0f})", "class_": "quiet small"}
-    parts.append(label(f"{queries:,} queries", 14, middle, **turned))
+    rotated = {"text_anchor": "middle", "transform": f"rotate(-90 14 {middle:.0f})", "class_": "quiet small"}
+    parts.append(label(f"{queries:,} queries", 14, middle, **rotated))
     return tag("div", drawing("".join(parts), width + 26, height + 22, "tiles of the mask"), class_="scroll")
 
 

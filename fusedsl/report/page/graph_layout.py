@@ -83,11 +83,11 @@ def _reduce_crossings(layer: Sequence[int], links: Sequence[tuple[int, int]]) ->
     for sweep in range(SWEEPS):
         side = sweep % 2
         for row in rows if side == 0 else rows[::-1]:
-            place = {n: k for other in rows for k, n in enumerate(other)}
+            position = {n: k for other in rows for k, n in enumerate(other)}
 
-            def barycentre(n: int, side: int = side, place: Mapping[int, int] = place) -> float:
+            def barycentre(n: int, side: int = side, position: Mapping[int, int] = position) -> float:
                 beside = near[n][side]
-                return sum(place[m] for m in beside) / len(beside) if beside else float(place[n])
+                return sum(position[m] for m in beside) / len(beside) if beside else float(position[n])
 
             row.sort(key=barycentre)
     return rows
@@ -112,8 +112,8 @@ def _x_coordinates(
     for sweep in range(SWEEPS):
         for row in rows if sweep % 2 else rows[::-1]:
             preferred = [sum(x[m] for m in near[n]) / len(near[n]) if near[n] else x[n] for n in row]
-            for n, place in zip(row, _without_overlaps(preferred, [sizes[n].width for n in row])):
-                x[n] = place
+            for n, position in zip(row, _without_overlaps(preferred, [sizes[n].width for n in row])):
+                x[n] = position
     return x
 
 

@@ -21,12 +21,12 @@ def before_picture(data: Mapping[str, Any]) -> str:
     sources = list(dict.fromkeys(x for read in (*reads, results) for x in read if isinstance(x, str) and x))
     if len(steps) + len(sources) + len(results) > MOST_DRAWN:
         return ""
-    place: dict[Any, int] = {k: k for k in range(len(steps))} | {s: len(steps) + k for k, s in enumerate(sources)}
+    number: dict[Any, int] = {k: k for k in range(len(steps))} | {s: len(steps) + k for k, s in enumerate(sources)}
     names = ["result"] if len(results) == 1 else [f"result {k}" for k in range(len(results))]
     texts = [step["operation"] for step in steps] + sources + names
-    edges = [(place[x], k) for k, read in enumerate(reads) for x in read]
+    edges = [(number[x], k) for k, read in enumerate(reads) for x in read]
     first = len(steps) + len(sources)
-    edges += [(place[x], first + k) for k, x in enumerate(results) if x != ""]
+    edges += [(number[x], first + k) for k, x in enumerate(results) if x != ""]
     layout = lay_out([NodeSize(width_of(text) + 2 * PAD, LINE + PAD) for text in texts], edges)
     parts = [_edge(path) for path in layout.paths.values()]
     for k, step in enumerate(steps):
@@ -51,12 +51,12 @@ def after_picture(data: Mapping[str, Any]) -> str:
     if len(arrays) + len(kernels) > MOST_DRAWN:
         return ""
     texts = {f"kernel {k}": _kernel_lines(k, kernel) for k, kernel in enumerate(kernels)}
-    place = {name: n for n, name in enumerate([*texts, *arrays])}
+    number = {name: n for n, name in enumerate([*texts, *arrays])}
     boxes = [_box(lines) for lines in [*texts.values(), *(lines for lines, _ in arrays.values())]]
-    layout = lay_out(boxes, [(place[a], place[b]) for a, b in edges])
+    layout = lay_out(boxes, [(number[a], number[b]) for a, b in edges])
     parts = [_edge(path) for path in layout.paths.values()]
     parts += [_kernel(layout.centres[k], lines, k) for k, lines in enumerate(texts.values())]
-    parts += [_array(layout.centres[place[name]], *arrays[name]) for name in arrays]
+    parts += [_array(layout.centres[number[name]], *arrays[name]) for name in arrays]
     return _whole(layout, parts, "the kernels after fusion")
 
 

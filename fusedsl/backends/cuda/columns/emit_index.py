@@ -61,8 +61,8 @@ class ColumnIndex:
         level = thread_idx_y() if s.max_threads else f"int32({thread_idx()} >> {s.threads_x.bit_length() - 1})"
         src.assign("thread_y", level)
         src.assign("vectors", self._vectors())
-        apart = f"({self.threads_x} - 1)" if kernel.shifted else self.threads_x
-        src.assign("vector", f"{index}({index}({index}(strip_index) * {apart}) + {self.thread_x})")
+        row_step = f"({self.threads_x} - 1)" if kernel.shifted else self.threads_x
+        src.assign("vector", f"{index}({index}({index}(strip_index) * {row_step}) + {self.thread_x})")
         src.assign("in_bounds", "vector < vectors")
         src.assign("clamped_vector", f"{index}(select(in_bounds, vector, {index}(vectors - 1)))")
         rest, last = "clamped_vector", kernel.row_axes - 1

@@ -92,11 +92,11 @@ def _emit_loads(src: SourceBuilder, width: int) -> None:
 
 def _shifted(kernel: KernelIR, width: int) -> dict[int, list[Load]]:
     """For each operand the loads that read its array a constant distance from its own; none if that saves nothing."""
-    found: dict[int, list[Load]] = {}
+    by_base: dict[int, list[Load]] = {}
     for load in kernel.loads:
         operand = kernel.operands[load.operand]
-        found.setdefault(load.operand if operand.base < 0 else operand.base, []).append(load)
-    return {k: loads for k, loads in found.items() if width > 1 and _saves(kernel, k, loads, width)}
+        by_base.setdefault(load.operand if operand.base < 0 else operand.base, []).append(load)
+    return {k: loads for k, loads in by_base.items() if width > 1 and _saves(kernel, k, loads, width)}
 
 
 def _saves(kernel: KernelIR, base: int, loads: list[Load], width: int) -> bool:

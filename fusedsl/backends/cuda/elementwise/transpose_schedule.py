@@ -52,15 +52,15 @@ class TransposeSchedule(Schedule):
 
     def counts(self, extents: tuple[int, ...]) -> tuple[int, ...]:
         """Blocks along each of `digits`."""
-        turned = (self.axis, len(extents) - 1)
-        return tuple(-(-extents[a] // self.edge) if a in turned else extents[a] for a in self.digits(len(extents)))
+        axes = (self.axis, len(extents) - 1)
+        return tuple(-(-extents[a] // self.edge) if a in axes else extents[a] for a in self.digits(len(extents)))
 
     def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
         return self.counts(extents)[1:]
 
     def holds_tables(self, kernel: KernelIR) -> bool:
-        turned = self.edge * self.edge * sum(kernel.operands[k].dtype.itemsize for k in self.transposed)
-        return turned + MOST_BYTES <= SHARED
+        tile_bytes = self.edge * self.edge * sum(kernel.operands[k].dtype.itemsize for k in self.transposed)
+        return tile_bytes + MOST_BYTES <= SHARED
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         return LaunchConfig(max(1, prod(self.counts(extents))), self.threads)
@@ -100,9 +100,9 @@ def schedule_transpose(kernel: KernelIR, extents: tuple[int, ...], hardware: Har
 
 
 def _edge(
-    sizes: list[int], turned: int, aligned: bool, axis: int, extents: tuple[int, ...], hardware: Hardware
+    sizes: list[int], itemsize: int, aligned: bool, axis: int, extents: tuple[int, ...], hardware: Hardware
 ) -> int | None:
-    """Rows and columns of a patch, by the bytes of elements (`turned` of them lie across); None where none fits.
+    """Rows and columns of a patch, by the bytes of elements (`itemsize` of them lie across); None where none fits.
 
     Measured on an H200: 64 × 64 elements of 4 bytes run at copy speed; aligned narrower ones want rows as long in bytes
     where that leaves blocks enough (2 % of the time of 8192 × 8192 bfloat16), and 8 bytes shorter ones.
@@ -112,7 +112,7 @@ def _edge(
     blocks = others * -(-extents[axis] // LONG_EDGE) * -(-extents[-1] // LONG_EDGE)
     if aligned and max(sizes) == min(sizes) <= 2 and blocks >= WAVES * hardware.multiprocessors:
         edges.insert(0, LONG_EDGE)
-    return next((edge for edge in edges if edge * edge * turned <= SHARED), None)
+    return next((edge for edge in edges if edge * edge * itemsize <= SHARED), None)
 
 
 def _axis(kernel: KernelIR) -> int | None:

@@ -241,19 +241,19 @@ def sine_and_cosine(x: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
     return sine, fma(z * z, polynomial(z, COS[FLOAT64]), fma(z, -0.5, 1.0)), quadrant
 
 
-def turned(sine: LLVMValue, cosine: LLVMValue, quadrant: LLVMValue) -> LLVMValue:
+def of_quadrant(sine: LLVMValue, cosine: LLVMValue, quadrant: LLVMValue) -> LLVMValue:
     """sin of the angle so many quarter turns further."""
     value = select((quadrant & 1) == 0, sine, cosine)
     return with_upper(value, upper(value) ^ ((quadrant & 2) << 30))
 
 
 def sin(x: LLVMValue) -> LLVMValue:
-    return select(x == 0, x, turned(*sine_and_cosine(x)))
+    return select(x == 0, x, of_quadrant(*sine_and_cosine(x)))
 
 
 def cos(x: LLVMValue) -> LLVMValue:
     sine, cosine, quadrant = sine_and_cosine(x)
-    return turned(sine, cosine, quadrant + 1)
+    return of_quadrant(sine, cosine, quadrant + 1)
 
 
 EVERYWHERE: dict[str, Callable[[LLVMValue], LLVMValue]] = {"exp": exp, "log": log, "erf": erf}

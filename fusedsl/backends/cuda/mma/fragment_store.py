@@ -108,7 +108,7 @@ def store_fragment(width: int, name: str) -> Callable:
             lane = b.zext(b.and_(e.special_register("tid.x"), I32(3)), I64)
             for row in range(ROWS):
                 words = [pair(e, kind, elements[k], elements[k + 1]) for k in range(2 * row, width // 2, 4)]
-                quads = [_turned(e, words[k : k + 4]) for k in range(0, len(words) - 3, 4)]
+                quads = [_transposed(e, words[k : k + 4]) for k in range(0, len(words) - 3, 4)]
                 with b.if_then(b.icmp_signed("<", own[row], end)):
                     for k, quad in enumerate(quads):
                         address = b.add(bases[row], b.add(b.shl(lane, I64(4)), I64(64 * k)))
@@ -141,7 +141,7 @@ def _store_two(width: int, kind: DType) -> Callable:
     return intrinsic(4)(rule)
 
 
-def _turned(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
+def _transposed(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
     """The transpose of four words in each of four lanes: lane t gets word t of all lanes, in their order."""
     b, thread = e.builder, e.special_register("tid.x")
     for distance in (1, 2):

@@ -51,7 +51,7 @@ def terms(e: Emitter, accumulator: Superaccumulator, value: ir.Value) -> list[tu
     exponent = b.select(normal, field, I32(1))
     negative = b.icmp_signed("<", bits, word(0))
     special = b.icmp_unsigned("==", field, I32((1 << accumulator.exponent_bits) - 1))
-    found = []
+    parts = []
     for shift, part in _parts(e, accumulator, mantissa):
         place = b.add(exponent, I32(shift))
         chunk = b.lshr(b.mul(place, I32(accumulator.reciprocal)), I32(16))
@@ -62,11 +62,11 @@ def terms(e: Emitter, accumulator: Superaccumulator, value: ir.Value) -> list[tu
             words = [b.and_(wide, I64((1 << accumulator.width) - 1)), b.lshr(wide, I64(accumulator.width))]
         for further, part_of in enumerate(words):
             own = b.select(special, I32(accumulator.special), b.add(chunk, I32(further)))
-            found.append((own, b.select(negative, b.neg(part_of), part_of)))
+            parts.append((own, b.select(negative, b.neg(part_of), part_of)))
     signed = b.select(negative, I64(DOWN), I64(UP))
     counted = b.select(b.icmp_unsigned("==", fraction, word(0)), signed, I64(UP + DOWN))
-    words = [b.select(special, counted if k == 0 else I64(0), w) for k, (_, w) in enumerate(found)]
-    return [(chunk, w) for (chunk, _), w in zip(found, words)]
+    words = [b.select(special, counted if k == 0 else I64(0), w) for k, (_, w) in enumerate(parts)]
+    return [(chunk, w) for (chunk, _), w in zip(parts, words)]
 
 
 def _parts(e: Emitter, accumulator: Superaccumulator, mantissa: ir.Value) -> list[tuple[int, ir.Value]]:

@@ -77,5 +77,5 @@ class SkinnyFmaTile(SkinnySums):
             st_shared(e, FLOAT32, OWN, address, values)
             return
         for own, value in enumerate(values):
-            apart = 4 * row_offset(self, HALVES * own)
-            st_shared(e, FLOAT32, 1, e.builder.add(address, I32(apart)), [value])
+            row_bytes = 4 * row_offset(self, HALVES * own)
+            st_shared(e, FLOAT32, 1, e.builder.add(address, I32(row_bytes)), [value])

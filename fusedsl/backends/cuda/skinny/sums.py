@@ -46,8 +46,8 @@ class SkinnySums(SkinnyLayout):
             offset = b.add(at, b.shl(offset, I32(2)))
             total = ld_shared(e, FLOAT32, PART, offset)
             for k in range(1, self.warps_k):
-                found = ld_shared(e, FLOAT32, PART, b.add(offset, I32(k * self.record_bytes)))
-                total = [b.fadd(x, y) for x, y in zip(total, found)]
+                records = ld_shared(e, FLOAT32, PART, b.add(offset, I32(k * self.record_bytes)))
+                total = [b.fadd(x, y) for x, y in zip(total, records)]
             return e.pack(result, total)
 
         return emit
@@ -95,12 +95,12 @@ def load_records() -> Callable:
             first, *accumulators = state
             numbers = [b.add(first, I64(k)) for k in range(AT_ONCE)]
             there = [b.icmp_signed("<", number, splits) for number in numbers]
-            found = []
+            records = []
             for number, one in zip(numbers, there):
                 source = b.add(at, b.mul(b.select(one, number, first), record))
                 kind = ir.LiteralStructType([F32] * PART)
-                found.append(e.unpack(e.asm(kind, text, "=f,=f,=f,=f,l,~{memory}", [source], effect=True), PART))
-            for one, values in zip(there, found):
+                records.append(e.unpack(e.asm(kind, text, "=f,=f,=f,=f,l,~{memory}", [source], effect=True), PART))
+            for one, values in zip(there, records):
                 accumulators = [b.select(one, b.fadd(x, y), x) for x, y in zip(accumulators, values)]
             following += [b.add(first, I64(AT_ONCE)), *accumulators]
         return e.pack(result, state[1:])

@@ -20,14 +20,14 @@ WORD = 32  # bits
 FIRST, LAST = 0x33333333, 0xCCCCCCCC  # two bits of each four
 
 
-def philox_mask(tile: Fragment, place: Callable, placed: str, column: int, signature: str) -> Callable:
+def philox_mask(tile: Fragment, place: Callable, place_name: str, column: int, signature: str) -> Callable:
     """Decorator: a condition of a random number and other values, as words with a bit for each element of a tile (as
     `Fragment.index_mask` returns them), from the arguments of `place` and the other values.
 
-    `place`, of the signature `placed`, results in the position, seed and stream of a number. The position advances with
-    its argument `column`, the column index; everything else is the same along a row, seed and stream everywhere.
+    `place`, of the signature `place_name`, results in the position, seed and stream of a number. The position advances
+    with its argument `column`, the column index; everything else is the same along a row, seed and stream everywhere.
     """
-    asked, count = scalar_function(placed, place), tile.count
+    asked, count = scalar_function(place_name, place), tile.count
     result = types.UniTuple(types.uint32, -(-count // WORD))
 
     def wrap(function: Callable) -> Callable:
@@ -39,7 +39,7 @@ def philox_mask(tile: Fragment, place: Callable, placed: str, column: int, signa
             lists = [tile.places(e, v, k, w) for v, k, w in zip(values, kinds, wanted)]
             draw = _Draw(e, asked, body, lists[: len(asked.arguments)], lists[len(asked.arguments) :])
             first = e.cast(e.unpack(values[column], len(kinds[column]))[0], kinds[column].dtype, types.int32)
-            words = e.either(draw.shared(first), lambda: draw.together(count), lambda: draw.apart(count))
+            words = e.either(draw.shared(first), lambda: draw.together(count), lambda: draw.separate(count))
             return e.pack(result, words)
 
         return emit
@@ -92,7 +92,7 @@ class _Draw:
             selected.append(b.select(self.odd, odd, even))
         return selected
 
-    def apart(self, count: int) -> list[ir.Value]:
+    def separate(self, count: int) -> list[ir.Value]:
         """The same, one element per iteration."""
 
         def number(k: ir.Value) -> tuple[list[ir.Value], list[ir.Value]]:

@@ -139,12 +139,12 @@ class PanelLoads:
         of all loads of one panel."""
         loads = [load for load in self._loads() if self._varies(load.operand, self.column_axis)]
         registers -= sum(map(self._loaded_registers, loads))
-        found = []
+        ahead = []
         for load in loads:
             if registers >= self._loaded_registers(load):
                 registers -= self._loaded_registers(load)
-                found.append(load)
-        return found
+                ahead.append(load)
+        return ahead
 
     def _loaded_registers(self, load: Load) -> int:
         """Registers of a thread for what it loads of a panel, packed where neighbours are loaded together."""

@@ -101,11 +101,11 @@ def _floats_across(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, it
     for half in range(2):
         line = b.add(step, I32(4 * half))
         ends.append(b.add(b.add(at, within), b.add(b.shl(line, I32(7)), b.shl(b.xor(chunk, line), I32(4)))))
-    found = []
+    values = []
     for k in range(STEPS):
         for end in ends:
-            found += ld_shared(e, FLOAT32, 2, b.add(end, I32(8 * SWIZZLE_BYTES * k)))
-    return [b.bitcast(value, I32) for value in found]
+            values += ld_shared(e, FLOAT32, 2, b.add(end, I32(8 * SWIZZLE_BYTES * k)))
+    return [b.bitcast(value, I32) for value in values]
 
 
 def _bytes_across(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
@@ -124,9 +124,9 @@ def _bytes_across(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, ite
     address = b.add(b.add(at, b.shl(line, I32(7))), b.shl(b.xor(chunk, b.and_(line, I32(7))), I32(4)))
     swapped = b.icmp_unsigned("!=", b.and_(lane, I32(2)), I32(0))
     selectors = [b.select(swapped, I32(a), I32(c)) for a, c in ((0x2064, 0x6420), (0x3175, 0x7531))]
-    found = []
+    sorted_words = []
     for step in range(STEPS):
         words = matrices(e, b.add(address, I32(STEP_BYTES * SWIZZLE_BYTES * step)), True)
         for pair in (words[:2], words[2:]):
-            found += [e.asm(I32, "prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", [*pair, one]) for one in selectors]
-    return found
+            sorted_words += [e.asm(I32, "prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", [*pair, one]) for one in selectors]
+    return sorted_words

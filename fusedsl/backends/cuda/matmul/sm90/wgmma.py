@@ -20,11 +20,11 @@ def _instruction(kind: WgmmaKind, columns: int) -> str:
     return f"wgmma.mma_async.sync.aligned.{shape}.{sums}.{kind.ptx}.{kind.ptx}"
 
 
-def _ends(kind: WgmmaKind, *turned: bool) -> str:
+def _ends(kind: WgmmaKind, *transposes: bool) -> str:
     """The immediate operands: floats are not negated, and 16-bit ones say which matrices are MN-major."""
     if kind.accumulator == "int32":
         return ""
-    return ", 1, 1" + "".join(f", {int(flag)}" for flag in turned if kind.reads_mn_major)
+    return ", 1, 1" + "".join(f", {int(flag)}" for flag in transposes if kind.reads_mn_major)
 
 
 def wgmma_slice(kind: str, columns: int, pairs: Sequence[tuple[int, int]], majors: Sequence[str]) -> Callable:
