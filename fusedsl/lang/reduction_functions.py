@@ -206,12 +206,16 @@ def _arg_reduce(b: GraphBuilder, fold: str, x: Node, axis: int | None, keepdims:
 
 
 def _masked_index(b: GraphBuilder, fold: str, x: Node, axis: int | None, keepdims: bool, where: Node) -> Node:
-    """The position that a fold finds of the elements inside a mask, in one reading.
+    """The position that a fold finds of the elements inside a mask.
 
-    Those outside count as the identity, which is the extreme only where every element inside is equal to it: then the
-    first inside is the first of the extremes.
+    Along the last axis of several that of the first which is equal to the extreme: rows are held between two folds.
+    Otherwise in one reading: elements outside count as the identity, which is the extreme only where every element
+    inside is equal to it; then the first inside is the first of the extremes.
     """
     extreme, bound = (max_, lowest) if fold == "argmax" else (min_, highest)
+    if axis is not None and x.type.rank > 1 and axis % x.type.rank == x.type.rank - 1:
+        same = _attains(b, x, extreme(b, x, axis=axis, keepdims=True, where=where), where)
+        return shapes.reduce(b, "argmax", same, axis, keepdims)
     none = _lowest(b, x, bound(x.type.dtype), None)
     masked, inside = _masked(b, x, where, none), shapes.broadcast_to(b, b.truth(where), x.type.shape)
     if axis is None and x.type.rank != 1:
@@ -220,6 +224,13 @@ def _masked_index(b: GraphBuilder, fold: str, x: Node, axis: int | None, keepdim
     first = shapes.reduce(b, "argmax", inside, axis, keepdims)
     only = b.elementwise("equal", extreme(b, masked, axis=axis, keepdims=keepdims), none)
     return b.elementwise("where", only, first, position)
+
+
+def _attains(b: GraphBuilder, x: Node, extreme: Node, where: Node) -> Node:
+    """The unmasked elements equal to the extreme: an infinite element must not match a masked one."""
+    same = b.elementwise("equal", x, extreme)
+    both = b.elementwise("logical_and", b.elementwise("isnan", x), b.elementwise("isnan", extreme))
+    return b.elementwise("logical_and", where, b.elementwise("logical_or", same, both))
 
 
 def _flat(b: GraphBuilder, x: Node) -> Node:
