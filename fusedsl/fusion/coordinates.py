@@ -40,6 +40,7 @@ class ComputedIndex:
     value: Node  # int64 scalar
     inside: Node | None = None  # bool scalar: the element exists; None: always
     sure: bool = False  # if `inside`, the index is in range for every iteration, even beyond an axis' end
+    within: bool = False  # the index is in range for all elements of the axes that it is computed from
 
     @property
     def axis(self) -> None:
@@ -155,6 +156,39 @@ def _combined(op: str, x: Coordinate | None, y: Coordinate | None) -> Coordinate
 
 def _stepped(c: Coordinate, step: int) -> Coordinate:
     return Coordinate(expression("*", c.start, step), c.step * step, c.axis)
+
+
+@dataclass(frozen=True)
+class AffineIndex:
+    """start + Σ step * axis over several axes."""
+
+    start: Dim
+    steps: tuple[tuple[Axis, int], ...]
+
+
+_affine: WeakKeyDictionary[Node, AffineIndex | None] = WeakKeyDictionary()
+
+
+def as_affine_index(n: Node) -> AffineIndex | None:
+    """An int64 scalar as a sum of steps along axes, if it is one; else None."""
+    return resolve(_affine, n, lambda n: n.args if n.op in ("add", "subtract") else (), _as_affine_step)
+
+
+def _as_affine_step(n: Node) -> AffineIndex | None:
+    """`as_affine_index` of a node whose operands are done."""
+    plain = as_coordinate(n)
+    if plain is not None:
+        return AffineIndex(plain.start, () if plain.axis is None else ((plain.axis, plain.step),))
+    if n.op not in ("add", "subtract"):
+        return None
+    x, y = (_affine[a] for a in n.args)
+    if x is None or y is None:
+        return None
+    sign, steps = (1 if n.op == "add" else -1), dict(x.steps)
+    for axis, step in y.steps:
+        steps[axis] = steps.get(axis, 0) + sign * step
+    start = expression("+" if n.op == "add" else "-", x.start, y.start)
+    return AffineIndex(start, tuple((axis, step) for axis, step in steps.items() if step))
 
 
 # -- through views

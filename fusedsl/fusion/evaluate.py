@@ -16,7 +16,7 @@ from ..ir.compare import MOST_ELEMENTS, TooLarge
 from ..ir.dims import Dim, Extents, evaluate
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, value_of, walk
-from ..ir.interp import basic_index, cast, stepped
+from ..ir.interp import cast, stepped, viewed
 from ..ir.interp_scans import ACCUMULATE, empty, scan_states, shifted
 from ..ir.merge_at import merge_at
 from ..ir.ops import OPS
@@ -144,8 +144,7 @@ class ScalarEvaluator:
         if source not in self.views:
             x = self.arrays[source.kind, source.index]
             for kind, how in source.views:
-                shape = how if kind == "reshape" else ()
-                x = basic_index(x, how, self.extents) if kind == "index" else x.reshape([*map(self.extent, shape)])
+                x = viewed(x, kind, how, self.extents)
             self.views[source] = x
         return self.views[source]
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ..ir.dims import Dim, expression
 from ..ir.folds import FOLDS, SCANS, Fold, State, scalar
 from ..ir.graph import Node, Type, constant, is_literal, node
 from ..ir.types import INT64
 from .concat_pieces import Pieces
-from .coordinates import Axis, ComputedIndex, Coordinate, Coordinates, all_of, depends_on_axis, in_range, position_of
+from .coordinates import (
+    Axis,
+    ComputedIndex,
+    Coordinate,
+    Coordinates,
+    all_of,
+    as_affine_index,
+    depends_on_axis,
+    in_range,
+    position_of,
+)
 from .scalar_program import ArraySource
 
 
@@ -30,8 +41,30 @@ def fresh(extent: Dim, used: Iterable[Axis | None]) -> Axis:
 def load(source: ArraySource, n: Node, at: Coordinates) -> Node:
     """Load of an array element."""
     if any(isinstance(c, ComputedIndex) for c in at):
-        return _fetch(source, n, at)
+        windows = _windows(source, n, at)
+        if windows is None:
+            return _fetch(source, n, at)
+        source, at = windows
     return node("load", (), (source, at), Type(n.type.dtype))
+
+
+def _windows(source: ArraySource, n: Node, at: Coordinates) -> tuple[ArraySource, Coordinates] | None:
+    """The array as a view with an axis for each step of an affine index, and the coordinates there.
+
+    None if an index is not affine, or may be out of range.
+    """
+    axes, inner = list[tuple[Dim, tuple[tuple[Dim, int], ...]]](), list[Coordinate]()
+    for c, extent in zip(at, n.type.shape):
+        if isinstance(c, Coordinate):
+            axes.append((0, ((extent, 1),)))
+            inner.append(c)
+            continue
+        index = as_affine_index(c.value) if c.within else None
+        if index is None:
+            return None
+        axes.append((index.start, tuple((axis.extent, step) for axis, step in index.steps)))
+        inner += [Coordinate(0, 1, axis) for axis, _ in index.steps]
+    return replace(source, views=(*source.views, ("windows", tuple(axes)))), tuple(inner)
 
 
 def _fetch(source: ArraySource, n: Node, at: Coordinates) -> Node:

@@ -21,8 +21,11 @@ from .coordinates import Axis
 
 @dataclass(frozen=True)
 class ArraySource:
-    """Array that a kernel reads: argument or temporary `index`, seen through host-side `views`, each ("reshape", shape)
-    or ("index", key)."""
+    """Array that a kernel reads: argument or temporary `index`, seen through host-side `views`.
+
+    A view is ("reshape", shape), ("index", key) or ("windows", axes): for each axis of the array its first index, and
+    (extent, step) of the axes of the view that it becomes.
+    """
 
     kind: Literal["argument", "temporary"]
     index: int

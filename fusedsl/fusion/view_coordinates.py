@@ -88,7 +88,7 @@ def _gathered(
         if (mode == INSIDE and not guarded) or _covers(plain, settled(extent)):
             return plain
     if mode == INSIDE:
-        return ComputedIndex(position)
+        return ComputedIndex(position, within=not guarded)
     if mode == GUARDED:
         return ComputedIndex(position, in_range(position, extent), sure=True)
     negative = scalar("less", position, constant(0, INT64), dtype=BOOL)

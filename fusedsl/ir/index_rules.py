@@ -72,9 +72,25 @@ class IndexRules:
     def viewed(self, shape: Shape, views: tuple, what: object) -> Shape:
         """The shape of an array through views, each of which must be valid."""
         for kind, how in views:
-            require(kind in ("reshape", "index"), "a view is known", what)
-            shape = self._reshaped(shape, how, what) if kind == "reshape" else self._indexed(shape, how, what)
+            require(kind in ("reshape", "index", "windows"), "a view is known", what)
+            see = {"reshape": self._reshaped, "index": self._indexed, "windows": self._windows}[kind]
+            shape = see(shape, how, what)
         return shape
+
+    def _windows(self, shape: Shape, axes: tuple, what: object) -> Shape:
+        require(len(axes) == len(shape), "windows have an entry for each axis", what)
+        for d, (start, parts) in zip(shape, axes):
+            if len(parts) == 1:
+                self.inside(start, parts[0][1], parts[0][0], d, what)
+                continue
+            self.known_extents((start, d, *(count for count, _ in parts)), what)
+            for extents in self.samples.extents:
+                last = [step * (evaluate(count, extents) - 1) for count, step in parts]
+                first, size = evaluate(start, extents), evaluate(d, extents)
+                ends = first + sum(min(end, 0) for end in last), first + sum(max(end, 0) for end in last)
+                empty = any(evaluate(count, extents) == 0 for _, parts in axes for count, _ in parts)
+                require(empty or (ends[0] >= 0 and ends[1] < size), "windows are inside of their array", what, ends)
+        return tuple(count for _, parts in axes for count, _ in parts)
 
     def _reshaped(self, old: Shape, new: Shape, what: object) -> Shape:
         self.known_extents((*old, *new), what)

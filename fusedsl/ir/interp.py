@@ -138,6 +138,19 @@ def basic_index(x: np.ndarray, index: tuple, extents: Mapping[Symbol, int]) -> n
     return x[(*key, ...)]  # a view, even of one element
 
 
+def viewed(x: np.ndarray, kind: str, how: tuple, extents: Mapping[Symbol, int]) -> np.ndarray:
+    """An array through a host-side view (fusion/scalar_program.py)."""
+    if kind == "index":
+        return basic_index(x, how, extents)
+    if kind == "reshape":
+        return x.reshape([evaluate(d, extents) for d in how])
+    shape = [evaluate(count, extents) for _, parts in how for count, _ in parts]
+    strides = [step * stride for (_, parts), stride in zip(how, x.strides) for _, step in parts]
+    if 0 not in shape:
+        x = x[tuple(slice(evaluate(start, extents), None) for start, _ in how)]
+    return np.lib.stride_tricks.as_strided(x, shape, strides)
+
+
 def stepped(start: int, step: int, indices: np.ndarray) -> np.ndarray:
     """start + step * indices. A step beyond int64 is replaced by 0: no array has a second element there."""
     return start + (step * indices if indices.any() else indices)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..ir.compare import MOST_ELEMENTS, TooLarge
 from ..ir.dims import Extents, evaluate
-from ..ir.interp import basic_index, cast, stepped
+from ..ir.interp import cast, stepped, viewed
 from ..ir.merge_at import merge_at
 from ..ir.ops import OPS
 from ..ir.types import DTYPES, DType, numpy_dtype
@@ -66,10 +66,7 @@ class FlatMemory:
         """An array as a kernel sees it."""
         x = self.arrays[use.kind, use.index]
         for kind, how in use.views:
-            if kind == "index":
-                x = basic_index(x, how, self.extents)
-            else:
-                x = x.reshape([evaluate(d, self.extents) for d in how])
+            x = viewed(x, kind, how, self.extents)
         return x
 
     def address(self, x: np.ndarray) -> int:

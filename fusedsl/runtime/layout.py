@@ -36,6 +36,8 @@ def view(layout: ArrayLayout, views: tuple, extents: Mapping[Symbol, int]) -> Ar
     for kind, how in views:
         if kind == "index":
             layout = _index(layout, how, extents)
+        elif kind == "windows":
+            layout = _windows(layout, how, extents)
         else:
             layout = _reshape(layout, tuple(evaluate(d, extents) for d in how))
     return layout
@@ -51,6 +53,16 @@ def _index(layout: ArrayLayout, key: tuple, extents: Mapping[Symbol, int]) -> Ar
         if entry[0] != "int":
             shape.append(1 if entry[0] == "new" else evaluate(entry[3], extents))
             strides.append(stride if entry[0] == "new" else entry[2] * stride)
+    return ArrayLayout(tuple(shape), tuple(strides), offset, layout.address)
+
+
+def _windows(layout: ArrayLayout, axes: tuple, extents: Mapping[Symbol, int]) -> ArrayLayout:
+    """The layout of windows: an axis becomes several, whose steps add up."""
+    shape, strides, offset = [], [], layout.offset
+    for (start, parts), stride in zip(axes, layout.strides):
+        offset += evaluate(start, extents) * stride
+        shape += [evaluate(count, extents) for count, _ in parts]
+        strides += [step * stride for _, step in parts]
     return ArrayLayout(tuple(shape), tuple(strides), offset, layout.address)
 
 

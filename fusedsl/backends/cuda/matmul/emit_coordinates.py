@@ -84,13 +84,10 @@ class MatmulCoordinates(OperandCoordinates):
         """What a function of coordinates on these axes takes besides them: extents and strides."""
         return list(dict.fromkeys([*(self.names.extent(a) for a in axes[1:]), *self.strides(operands, axes)]))
 
-    def emit_vectors(
-        self, k: int, side: str, axes: Sequence[int], shape: OperandTileShape, own: tuple[str, str]
-    ) -> None:
+    def emit_vectors(self, k: int, side: str, axes: Sequence[int], shape: OperandTileShape, own_mn: str) -> None:
         """Emit the addresses of a thread's copy vectors at their first step, and how many M/N positions exist there.
 
-        `own` are calls that give its M/N positions and its first step. Positions out of bounds are those of the last
-        vector.
+        `own_mn` is a call that gives its M/N positions. Positions out of bounds are those of the last vector.
         """
         name, size, limit = self.names.operand(k), shape.itemsize, f"{side}s"
         last = (
@@ -103,8 +100,7 @@ class MatmulCoordinates(OperandCoordinates):
         lines = [f"index = minimum({side}_from + mn, {last})", *coordinates(self.names, "index", axes)]
         lines.append(f"return {address}, {limit} - index")
         find = self._function(f"{name}_vectors", f"{name}_vector_addresses", ["mn", *given], lines, "int64, int64")
-        self.src.assign(f"{name}_k_offset", f"(begin + {own[1]}) * {name}_step_bytes")
-        self.src.assign(f"{name}_addresses, {name}_valid_mn", find(own[0], *given))
+        self.src.assign(f"{name}_addresses, {name}_valid_mn", find(own_mn, *given))
 
     def _function(self, tile: str, name: str, arguments: list[str], lines: list[str], results: str) -> Function:
         decorator = TileIntrinsics(tile).elementwise(f"{', '.join(['int64'] * len(arguments))} -> {results}")

@@ -11,6 +11,7 @@ from ..emit.source_text import SourceBuilder, header
 from ..tile import Tile, TileIntrinsics, barrier, commit_group, dynamic_smem, is_last_block, wait_group
 from . import FmaTile, MmaTile, OperandTile, OperandTileIntrinsics, add_split_accumulators, store_accumulators, udiv64
 from .emit_coordinates import MatmulCoordinates
+from .emit_k_slices import k_slices
 from .emit_row_epilogue import RowEpilogue
 from .mma_schedule import ALIGNMENT, GROUP_ROWS, MmaMatmulSchedule
 from .tile_shapes import MmaTileShape, OperandTileShape
@@ -31,6 +32,7 @@ class MmaMatmulEmitter:
         self.src = SourceBuilder(kernel)
         self.coordinates = MatmulCoordinates(self.src, operands.axes)
         self.factors = (*operands.left, *operands.right)  # operands, in the order of the schedule's tiles
+        self.k_slices = k_slices(self.coordinates, schedule)
 
     def emit(self) -> str:
         s, src = self.schedule, self.src
@@ -58,7 +60,7 @@ class MmaMatmulEmitter:
         src, tile, n = self.src, self.schedule.tile, self.src.names.extent
         rows, columns = (" * ".join(map(n, axes)) for axes in (self.axes.rows, self.axes.columns))
         src.emit(
-            f"rows, columns, steps = {rows}, {columns}, {n(self.kernel.row_axes)}",
+            f"rows, columns, steps = {rows}, {columns}, {self.k_slices.steps()}",
             f"row_tiles, column_tiles = {udiv64(f'rows + {tile.rows - 1}', tile.rows)}, "
             f"{udiv64(f'columns + {tile.columns - 1}', tile.columns)}",
             f"work_tile = int64({src.block})",
@@ -105,7 +107,7 @@ class MmaMatmulEmitter:
         own = src.bind(f"{name}_tile", _bound(shape))
         src.bind_several({f"{name}_mn": own.own_mn(), f"{name}_step": own.own_k()})
         src.bind(f"{name}_vectors", Tile(width=1, vectors=shape.mn_vectors, step=1, checks="." * shape.mn_vectors))
-        stride = self.coordinates.stride(k, self.kernel.row_axes)
+        stride = self.coordinates.stride(k, self.schedule.k_axes.inner)
         src.assign(f"{name}_step_bytes", f"int64({stride} * {size})")
         advance = TileIntrinsics(f"{name}_vectors").elementwise("int64, int64 -> int64")
         src.function(advance, f"{name}_advance", ["address", "bytes"], ["return address + bytes"])
@@ -117,15 +119,17 @@ class MmaMatmulEmitter:
     def _start(self, stage: str, step: str) -> None:
         """Emit the start of the copies of the K-slice that begins at a step, to a stage, as one group."""
         src, s = self.src, self.schedule
-        src.assign("valid_k", f"int32(minimum(end - {step}, {s.tile.block_k}))")
+        self.k_slices.emit_valid(step)
         for n, shape in enumerate(s.operands):
             name = src.names.operand(self.factors[n])
-            given = f"{name}_addresses, {name}_valid_mn, {name}_step_bytes, valid_k"
+            addresses = self.k_slices.addresses(self.factors[n])
+            given = f"{addresses}, {name}_valid_mn, {name}_step_bytes, valid_k"
             if shape.through_registers:
                 src.assign(f"{name}_registers", f"load_{name}({given})")
             else:
                 src.emit(f"copy_{name}(int32({stage} + {s.operand_offsets[n]}), {given})")
-            src.assign(f"{name}_addresses", f"{name}_advance({name}_addresses, {name}_step_bytes * {s.tile.block_k})")
+            self.k_slices.emit_advance(self.factors[n])
+        self.k_slices.emit_next()
         src.emit(commit_group())
 
     def _finish(self, stage: str) -> None:
@@ -139,10 +143,12 @@ class MmaMatmulEmitter:
     def _begin(self) -> None:
         """Emit the addresses of the first K-slice, and the copies of as many as there are stages, but one."""
         src, s = self.src, self.schedule
+        begin = self.k_slices.emit_first()
         for n, k in enumerate(self.factors):
             name = src.names.operand(k)
             side, axes = ("row", self.axes.rows) if n < len(self.operands.left) else ("column", self.axes.columns)
-            self.coordinates.emit_vectors(k, side, axes, s.operands[n], (f"{name}_mn()", f"{name}_step()"))
+            src.assign(f"{name}_k_offset", f"({begin}{name}_step()) * {name}_step_bytes")
+            self.coordinates.emit_vectors(k, side, axes, s.operands[n], f"{name}_mn()")
         for stage in range(s.stages - 1):
             self._start(f"ring + {stage * s.stage_bytes}", f"(begin + {stage * s.tile.block_k})")
             self._finish(f"ring + {stage * s.stage_bytes}")

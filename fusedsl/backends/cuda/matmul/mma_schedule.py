@@ -11,6 +11,7 @@ from ....ir.types import dtype
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.matmul_axes import extent, worth_tiling
+from ....kernel_ir.matmul_k_axes import KAxes, k_axes
 from ....kernel_ir.matmul_operands import MatmulOperands, is_ragged, matmul_operands
 from ..mma.tile_sizes import COPY_BYTES
 from ..schedule_base import Extents, Schedule
@@ -58,6 +59,7 @@ class MmaMatmulSchedule(Schedule):
     operands: tuple[OperandTileShape, ...]
     pairs: tuple[tuple[int, int], ...]
     vectors: RowVectorShape
+    k_axes: KAxes
     stages: int
     blocks: int  # per SM
     chain: int
@@ -136,7 +138,7 @@ def _splits(
 ) -> Iterator[MmaMatmulSchedule]:
     """The schedule, and where its tiles do not fill the card the same with their steps split over blocks."""
     yield schedule
-    tiles, steps = output_tiles(schedule.tile, operands, extents), extents[-1]
+    tiles, steps = output_tiles(schedule.tile, operands, extents), schedule.k_axes.steps(extents, schedule.tile.block_k)
     for splits in tried if 2 * tiles <= hardware.multiprocessors else ():
         each = -(-steps // (splits * schedule.tile.block_k)) * schedule.tile.block_k
         if each >= LEAST_SPLIT and (splits - 1) * each < steps and tiles * splits <= 2 * hardware.multiprocessors:
@@ -144,10 +146,10 @@ def _splits(
 
 
 def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
-    """Whether there is one axis to sum over, and int32 counts every axis."""
+    """Whether int32 counts every axis, and K-slices are not empty for the most part."""
     return (
         kernel.resident
-        and kernel.column_axes == 1
+        and k_axes(kernel, operands, extents).fills_slices(extents)
         and not kernel.is_subkernel
         and kernel.batched is None
         and worth_tiling(kernel, operands.axes, extents)
@@ -168,18 +170,21 @@ def _schedule(
     parts = 2 if isinstance(tile, MmaTileShape) and tile.dtype == "float32" and kernel.matmul == "3xtf32" else 1
     if words > MOST_SUMS // parts:
         return None
+    axes = k_axes(kernel, operands, extents)
     tiles = tuple(
-        [_operand_tile(kernel, k, (operands.axes.rows, one.rows), tile, extents) for k in lefts]
-        + [_operand_tile(kernel, k, (operands.axes.columns, one.columns), tile, extents) for k in rights]
+        [_operand_tile(kernel, k, (operands.axes.rows, one.rows), axes.inner, tile, extents) for k in lefts]
+        + [_operand_tile(kernel, k, (operands.axes.columns, one.columns), axes.inner, tile, extents) for k in rights]
     )
     loaded = [one.mn_vectors * one.k_vectors for one in tiles if one.through_registers]
     if sum(loaded) > MOST_ELEMENTS or (loaded and sum(loaded) + words > MOST_HELD):
         return None
     chain = CHAIN if isinstance(tile, FmaTileShape) else MMA_CHAIN
-    chain = chain if extents[-1] > chain and parts == 1 else 0
+    chain = chain if axes.steps(extents, one.block_k) > chain and parts == 1 else 0
     vectors, ragged = _row_vectors(kernel, operands, tile, extents), is_ragged(kernel, operands)
     for stages in range(STAGES, 1, -1):
-        schedule = MmaMatmulSchedule(tile, tiles, pairs, vectors, stages, 1, chain, parts, length_specialized=ragged)
+        schedule = MmaMatmulSchedule(
+            tile, tiles, pairs, vectors, axes, stages, 1, chain, parts, length_specialized=ragged
+        )
         if schedule.smem_bytes <= hardware.block_shared:
             blocks = blocks_for(hardware, words + OTHER_REGISTERS, tile.threads)
             blocks = min(blocks, hardware.shared // (schedule.smem_bytes + SYSTEM_BYTES))
@@ -188,14 +193,19 @@ def _schedule(
 
 
 def _operand_tile(
-    kernel: KernelIR, k: int, own: tuple[tuple[int, ...], int], tile: FmaTileShape | MmaTileShape, extents: Extents
+    kernel: KernelIR,
+    k: int,
+    own: tuple[tuple[int, ...], int],
+    inner: int,
+    tile: FmaTileShape | MmaTileShape,
+    extents: Extents,
 ) -> OperandTileShape:
     """The tile of an operand with `own` (row or column axes, mn): vectors of 16 bytes along its contiguous axis, if
-    that is the last of these axes or that of the sum; else single elements."""
+    that is the last of these axes or the inner axis of K; else single elements."""
     operand, (axes, mn) = kernel.operands[k], own
-    major: Major = "k" if operand.near == kernel.row_axes else "mn"
+    major: Major = "k" if operand.near == inner else "mn"
     vector = COPY_BYTES // operand.dtype.itemsize
-    whole = operand.near_access == "vector" and operand.near in (axes[-1], kernel.row_axes)
+    whole = operand.near_access == "vector" and operand.near in (axes[-1], inner)
     whole = whole and (major == "k" or len(axes) == 1 or extents[axes[-1]] % vector == 0)
     name, block_k, threads, size = operand.dtype.name, tile.block_k, tile.threads, operand.dtype.itemsize
     if isinstance(tile, FmaTileShape):
@@ -250,7 +260,7 @@ def _clocks(s: MmaMatmulSchedule, rate: float, operands: MatmulOperands, extents
         unit *= ALONE
     sums = s.tile.rows * s.tile.columns * len(s.pairs)
     combined = SPLIT_CLOCKS + sums * (s.splits + 1) / SPLIT_WORDS if s.splits > 1 else 0
-    return tiles * sums * extents[-1] / s.splits / (unit * rate) + combined
+    return tiles * sums * s.k_axes.steps(extents, s.tile.block_k) / s.splits / (unit * rate) + combined
 
 
 def _reason(s: MmaMatmulSchedule, operands: MatmulOperands, extents: Extents) -> str:
