@@ -149,6 +149,9 @@ def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None
     if check.what == "sliding_window":
         return (f"windows of {values[1]} elements in an axis of {values[0]}: {shown[0]}", None,
                 f"a window has at most {values[0]} elements here", "sliding_window")  # fmt: skip
+    if check.what == "conv":
+        return (f"taps that span {values[1]} elements, in an axis of {values[0]}, padding included", None,
+                "pad the array, or give fewer taps", "conv")  # fmt: skip
     if check.kind == "enough":
         return (f"{check.what} of {values[1]} from {shown[0]}: its last axis has {values[0]}", None,
                 f"k is at most {values[0]} here", check.what)  # fmt: skip

@@ -70,7 +70,7 @@ Dim = int | Symbol | Expression
 
 
 def _slice_bounds(n, start, stop, step) -> range:
-    return range(*slice(start, stop, step).indices(n))
+    return range(*slice(start, stop, step).indices(max(n, 0)))
 
 
 OPERATIONS: dict[str, Callable[..., int]] = {

@@ -102,13 +102,14 @@ ALIASES = {
     "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "amax": "max", "amin": "min",
     "permute_dims": "transpose", "gammaln": "lgamma", "around": "round",
     "concatenate": "concat",
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "conv"),
 }  # fmt: skip
 
 # Planned functions, refused by name.
 PLANNED = {
     "sorting": "searchsorted",
     "the shape of its result depends on values": "unique nonzero",
-    "convolutions": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
+    "transposed convolutions": "conv_transpose1d conv_transpose2d conv_transpose3d",
 }
 UNSUPPORTED = {name: family for family, names in PLANNED.items() for name in names.split()}
 
@@ -118,6 +119,7 @@ def lookup(name: str) -> FunctionSpec | None:
     from . import (  # noqa: F401
         array_functions,
         contraction_functions,
+        convolution_functions,
         creation_functions,
         einsum,
         gradient_functions,

@@ -1,0 +1,157 @@
+"""Convolutions along one to three axes: windows of a padded array times weights, summed over taps and channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product as points
+from math import prod
+
+from ..errors import ShapeError
+from . import contraction, index_keys, joins, shapes, windows
+from .builder import GraphBuilder, fail
+from .contraction import Subscripts
+from .dims import Dim, evaluate, expression
+from .graph import Node
+
+MOST_AXES = 3  # besides those of samples and channels
+MOST_TAPS = 256  # of one channel, whose products are added one by one
+PLACES, TAPS = "hwd", "ijk"  # letters of the axes of windows, and of the axes along which a window lies
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """How windows lie: steps between them and between their taps along each axis, and what is padded there.
+
+    `groups` of channels are convolved by themselves. Channels are the second axis, or the last one.
+    """
+
+    stride: tuple[int, ...]
+    padding: tuple[tuple[Dim, Dim], ...] | str  # zeros before and behind, "same" or "valid"
+    dilation: tuple[int, ...]
+    groups: int = 1
+    channels_last: bool = False
+
+    @property
+    def axes(self) -> int:
+        return len(self.stride)
+
+    @property
+    def channel_axis(self) -> int:
+        return self.axes + 1 if self.channels_last else 1
+
+    def place_axis(self, k: int) -> int:
+        """The axis of the array along which windows move."""
+        return k + (1 if self.channels_last else 2)
+
+    def tap_axis(self, k: int) -> int:
+        """The axis of the weights for taps along that axis."""
+        return self.place_axis(k)
+
+
+def convolve(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> Node:
+    """Σ over taps and channels of windows of x times w, one result channel for each leading element of w."""
+    _require_shapes(b, x, w, how)
+    for k, length in enumerate(_lengths(w, how)):
+        x = _windows(b, x, k, length, how)
+    if _is_depthwise(w, how):
+        return _depthwise(b, x, w, how)
+    channels, places, taps = "c", PLACES[: how.axes], TAPS[: how.axes]
+    left = f"n{places}c{taps}" if how.channels_last else f"nc{places}{taps}"
+    right = f"o{taps}c" if how.channels_last else f"oc{taps}"
+    result = f"n{places}o" if how.channels_last else f"no{places}"
+    if how.groups > 1:
+        x, w = _grouped(b, x, how.channel_axis, how.groups), _grouped(b, w, 0, how.groups)
+        left, right, result = left.replace(channels, "gc"), f"g{right}", result.replace("o", "go")
+    total = contraction.contract(b, x, w, Subscripts(left, right, result), "conv")
+    return _ungrouped(b, total, how.channel_axis) if how.groups > 1 else total
+
+
+def _require_shapes(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> None:
+    """Refuse arrays of other ranks, or of channels that do not fit."""
+    if x.type.rank != how.axes + 2 or w.type.rank != x.type.rank:
+        form = "(out, k, in)" if how.channels_last else "(out, in, k)"
+        message = f"conv takes arrays of samples and channels, and weights of the same rank: not {b.describe(x.type)} "
+        help = f"x of rank 3 to {MOST_AXES + 2} and weights {form}, with a k for each further axis"
+        raise fail(ShapeError(f"{message}and {b.describe(w.type)}", "shape.conv", help=help), 1)
+    dims = x.type.shape[how.channel_axis], w.type.shape[-1 if how.channels_last else 1], w.type.shape[0]
+    have, take, out = (evaluate(d, b.extents) for d in dims)
+    if have != take * how.groups:
+        of = f"{how.groups} groups of {take}" if how.groups > 1 else take
+        message = f"the array has {have} channels, and the weights take {of}"
+        raise fail(ShapeError(message, "shape.conv", help=_channels_help(how)), 1)
+    if out % how.groups:
+        message = f"{out} channels of the result are no {how.groups} groups"
+        raise fail(ShapeError(message, "shape.conv", help="groups divides both numbers of channels"), 1)
+
+
+def _channels_help(how: Convolution) -> str:
+    if how.channels_last:
+        return "channels are the last axis of the array and of the weights"
+    return "channels are the second axis of both; layout='NHWC' has them last"
+
+
+def _lengths(w: Node, how: Convolution) -> list[Dim]:
+    """Taps along each axis."""
+    return [w.type.shape[how.tap_axis(k)] for k in range(how.axes)]
+
+
+def _windows(b: GraphBuilder, x: Node, k: int, length: Dim, how: Convolution) -> Node:
+    """Windows along an axis as a new last axis, padded and with the steps between them."""
+    axis, dilation, stride = how.place_axis(k), how.dilation[k], how.stride[k]
+    reach = expression("*", expression("-", length, 1), dilation)
+    before, after = _padding(how, k, reach)
+    if (before, after) != (0, 0):
+        x = joins.pad(b, x, axis, joins.Padding(before, after, "constant", b.literal(0)))
+    span = expression("+", reach, 1)
+    windows.require_windows(b, x, axis, span, "conv")
+    x = windows.sliding_window(b, x, span, axis)
+    if stride == dilation == 1:
+        return x
+    every = slice(None)
+    steps = [every] * x.type.rank
+    steps[axis], steps[-1] = slice(None, None, stride), slice(None, None, dilation)
+    return index_keys.index(b, x, tuple(steps))
+
+
+def _padding(how: Convolution, k: int, reach: Dim) -> tuple[Dim, Dim]:
+    if how.padding == "same":
+        before = expression("//", reach, 2)
+        return before, expression("-", reach, before)
+    return (0, 0) if isinstance(how.padding, str) else how.padding[k]
+
+
+def _is_depthwise(w: Node, how: Convolution) -> bool:
+    """Whether each channel is convolved by itself, with so few taps that their products are added one by one."""
+    lengths = _lengths(w, how)
+    alone = w.type.shape[-1 if how.channels_last else 1] == 1
+    return alone and all(isinstance(n, int) for n in lengths) and 0 < prod(map(int, lengths)) <= MOST_TAPS  # type: ignore[arg-type]
+
+
+def _depthwise(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> Node:
+    """Products of each tap with its elements of all windows, added in pairs."""
+    taps = points(*(range(int(n)) for n in _lengths(w, how)))  # type: ignore[call-overload]
+    x, w = _grouped(b, x, how.channel_axis, how.groups), _grouped(b, w, 0, how.groups)
+    products = []
+    for tap in taps:
+        channel = (*tap, 0) if how.channels_last else (0, *tap)
+        weight = index_keys.index(b, w, (slice(None), slice(None), *channel))
+        if not how.channels_last:
+            weight = shapes.expand_dims(b, weight, tuple(range(-how.axes, 0)))
+        products.append(b.elementwise("multiply", index_keys.index(b, x, (Ellipsis, *tap)), weight))
+    while len(products) > 1:
+        pairs = [b.elementwise("add", p, q) for p, q in zip(products[::2], products[1::2])]
+        products = pairs + products[2 * len(pairs) :]
+    return _ungrouped(b, products[0], how.channel_axis)
+
+
+def _grouped(b: GraphBuilder, x: Node, axis: int, groups: int) -> Node:
+    """An axis of channels as two: groups, and channels of a group."""
+    dims = x.type.shape
+    return shapes.reshape(b, x, (*dims[:axis], groups, expression("//", dims[axis], groups), *dims[axis + 1 :]))
+
+
+def _ungrouped(b: GraphBuilder, x: Node, axis: int) -> Node:
+    """Groups and their channels as one axis."""
+    dims: Sequence[Dim] = x.type.shape
+    return shapes.reshape(b, x, (*dims[:axis], expression("*", dims[axis], dims[axis + 1]), *dims[axis + 2 :]))
