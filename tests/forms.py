@@ -102,6 +102,7 @@ FORMS: dict[str, tuple[int, list[str]]] = {
         + ["sum(sliding_window({x1}, 2, axis={axis}), axis=-1)", "max(sliding_window({x1}, 1), axis=-1) * {c}"]
         + ["min(sliding_window({x1}[..., :1] + zeros(40), 36), axis=-1)", "sliding_window({x1}, 2)"]
         + ["convolve({x1}, ({c}, 2, {c}), mode='same')", "correlate({x1}, ({c},))", "convolve({x1}, {last}, 'same')"]
+        + ["conv(reshape({x1}, (1, 1, -1)), stack(({c}, 2, {c}))[None, None], padding=1)"]
         + ["mean(sliding_window(pad({x1}, 1), 3) * stack(({c}, 1, {c})), axis=-1)"]
         + ["diff({x1}, axis={axis})", "diff({x1}, n=2)", "diff({x1}, axis={axis}, prepend={c}, append={c})"],
     ),

@@ -145,6 +145,8 @@ FOLDS: list[Case] = [
                             recurrence(z, x)[:, :-1])),
     ("sliding_window(x, 3), sum(sliding_window(y, 2, axis=0)**2, axis=-1), max(sliding_window(z, 3), axis=-1)",
      lambda x, y, z: (x.unfold(1, 3, 1), (y.unfold(0, 2, 1) ** 2).sum(-1), z.unfold(1, 3, 1).amax(-1))),
+    ("conv(x[:, None], stack((y[:2, :2], z[:2, :2]))[:, :1], padding=1, stride=2)",
+     lambda x, y, z: F.conv1d(x[:, None], torch.stack((y[:2, :2], z[:2, :2]))[:, :1], padding=1, stride=2)),
     ("convolve(x, w[:2], mode='same'), correlate(x, w[1:])",
      lambda x, w: (F.conv1d(F.pad(x[:, None], (1, 0)), w[:2].flip(0)[None, None])[:, 0],
                    F.conv1d(x[:, None], w[1:][None, None])[:, 0])),

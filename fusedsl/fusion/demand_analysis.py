@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim
+from ..ir.gathers import INSIDE
 from ..ir.graph import Node, Type, node, resolve
 from ..ir.op_cost import FETCH_COST
 from ..ir.ops import LEAVES, OPS, VIEWS
@@ -50,6 +51,18 @@ def array_below(n: Node) -> Node:
             array, permuted = view, False
         permuted = permuted or view.op == "transpose"
     return array
+
+
+def array_below_windows(n: Node) -> Node | None:
+    """The array of which an operand is windows, through views; None if it is none."""
+    found = False
+    while n.op in (*FREE, "gather"):
+        if n.op == "gather":
+            if n.attr[0] != INSIDE:
+                break
+            found = True
+        n = n.args[0]
+    return n if found else None
 
 
 def own_coordinates(shape: Sequence[Dim]) -> Coordinates:

@@ -8,7 +8,7 @@ from math import inf
 from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node, search, walk
 from ..ir.ops import LEAVES, VIEWS
-from .demand_analysis import WORKS, array_below, below_views, cost
+from .demand_analysis import WORKS, array_below, array_below_windows, below_views, cost
 from .formulation import STORED, AttentionMode, Formulation, ProductMode
 from .graph_products import factors_of, is_large, is_product, matmul_extents, summed_factors
 from .long_chains import narrowest_cut
@@ -96,6 +96,9 @@ class KernelLimits:
 
     def _limit_operands(self, n: Node) -> None:
         """Store the operands of a product that attention does not compute itself."""
+        for base in filter(None, map(array_below_windows, summed_factors(n))):
+            if base.op not in LEAVES and base not in self.stored and is_large(n, self.fits):
+                self.stored[base] = "matrix products read windows of it"
         operands = [array_below(x) for x in summed_factors(n)]
         for x in operands:
             if self._of(self.products, x) > 1:

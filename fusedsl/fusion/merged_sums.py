@@ -10,9 +10,8 @@ from collections.abc import Callable
 
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim, product
-from ..ir.gathers import INSIDE
 from ..ir.graph import Graph, Node, Type, node, rebuild_graph, with_arguments
-from ..ir.ops import VIEWS
+from .demand_analysis import array_below_windows
 from .graph_products import is_large
 
 
@@ -27,7 +26,7 @@ def merge_summed_axes(graph: Graph, fits: Callable[[Dim, int], bool]) -> Graph:
 def _merged(old: Node, args: tuple[Node, ...], fits: Callable[[Dim, int], bool]) -> Node:
     if old.op != "contract":
         return with_arguments(old, args)
-    if any(map(_reads_windows, args)):  # stored in that order, windows take many times the bytes of their array
+    if any(map(array_below_windows, args)):  # stored in that order, windows take many times the bytes of their array
         return with_arguments(old, args)
     subscripts = Subscripts.parse(old.attr)
     for left in (True, False):
@@ -46,15 +45,6 @@ def _merged(old: Node, args: tuple[Node, ...], fits: Callable[[Dim, int], bool])
             "contract", tuple(operands), str(Subscripts(left_right[0], left_right[1], subscripts.result)), old.type
         )
     return with_arguments(old, args)
-
-
-def _reads_windows(x: Node) -> bool:
-    """Whether an array is windows of another one, through views."""
-    while x.op in (*VIEWS, "convert", "gather"):
-        if x.op == "gather" and x.attr[0] == INSIDE:
-            return True
-        x = x.args[0]
-    return False
 
 
 def _transposed(x: Node, subscripts: str, wanted: str) -> Node:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from ..ir.dims import Dim
 from ..ir.graph import Node, Type
-from ..ir.ops import VIEWS
+from ..ir.rounded_values import is_rounded
 from ..ir.types import DType
 from .coordinates import Axis
 
@@ -92,11 +92,8 @@ class ReadableArrays:
     def rounds(self, n: Node) -> bool:
         """Whether a temporary of an array may hold its own dtype: the array is rounded to it, which is narrower than
         what it is computed in."""
-        while n.op in VIEWS:
-            n = n.args[0]
         d = n.type.dtype
-        loaded = n.op == "param" and self.source(n.attr).stored_dtype(d) is d
-        return d.compute is not d and (n.op == "cast" or loaded)
+        return d.compute is not d and is_rounded(n, lambda p: self.source(p.attr).stored_dtype(d) is d)
 
 
 @dataclass(frozen=True)

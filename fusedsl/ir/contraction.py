@@ -15,6 +15,7 @@ from .dims import Dim, product
 from .graph import Check, Node, Type, node
 from .joins import promoted
 from .ops import VIEWS
+from .rounded_values import is_rounded
 from .types import FLOAT32, DType, promote
 
 LETTERS = string.ascii_letters + "".join(map(chr, range(0x3B1, 0x3CA)))  # one letter per axis
@@ -103,7 +104,7 @@ def rounded_operand(b: GraphBuilder, x: Node) -> Node:
         return x
     while below.op in VIEWS or below.op == "gather" or (below.op == "convert" and below.args[0].type.dtype is not d):
         below = below.args[0]
-    exact = below.op in ("param", "cast") or below.type.dtype.kind != "f"
+    exact = below.type.dtype.kind != "f" or is_rounded(below)
     return x if exact and below.type.dtype.bits <= d.bits else _cast(b, x, d)
 
 

@@ -40,31 +40,33 @@ class Convolution:
     def channel_axis(self) -> int:
         return self.axes + 1 if self.channels_last else 1
 
-    def place_axis(self, k: int) -> int:
-        """The axis of the array along which windows move."""
-        return k + (1 if self.channels_last else 2)
-
-    def tap_axis(self, k: int) -> int:
-        """The axis of the weights for taps along that axis."""
-        return self.place_axis(k)
-
 
 def convolve(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> Node:
     """Σ over taps and channels of windows of x times w, one result channel for each leading element of w."""
     _require_shapes(b, x, w, how)
-    for k, length in enumerate(_lengths(w, how)):
-        x = _windows(b, x, k, length, how)
-    if _is_depthwise(w, how):
-        return _depthwise(b, x, w, how)
-    channels, places, taps = "c", PLACES[: how.axes], TAPS[: how.axes]
-    left = f"n{places}c{taps}" if how.channels_last else f"nc{places}{taps}"
-    right = f"o{taps}c" if how.channels_last else f"oc{taps}"
-    result = f"n{places}o" if how.channels_last else f"no{places}"
-    if how.groups > 1:
+    lengths = _lengths(w, how)
+    depthwise = _is_depthwise(w, how)
+    grouped = depthwise or how.groups > 1
+    if grouped:  # before anything is computed: a view of the array
         x, w = _grouped(b, x, how.channel_axis, how.groups), _grouped(b, w, 0, how.groups)
-        left, right, result = left.replace(channels, "gc"), f"g{right}", result.replace("o", "go")
-    total = contraction.contract(b, x, w, Subscripts(left, right, result), "conv")
-    return _ungrouped(b, total, how.channel_axis) if how.groups > 1 else total
+    first = 1 if how.channels_last else x.type.rank - how.axes  # axis along which windows move
+    reaches = [expression("*", expression("-", n, 1), d) for n, d in zip(lengths, how.dilation)]
+    for k, reach in enumerate(reaches):
+        x = _padded(b, x, first + k, _padding(how, k, reach))
+    for k, reach in enumerate(reaches):
+        x = _windows(b, x, first + k, reach, (how.stride[k], how.dilation[k]))
+    if depthwise:
+        return _ungrouped(b, _depthwise(b, x, w, how), how.channel_axis)
+    total = contraction.contract(b, x, w, _subscripts(how, grouped), "conv")
+    return _ungrouped(b, total, how.channel_axis) if grouped else total
+
+
+def _subscripts(how: Convolution, grouped: bool) -> Subscripts:
+    """Samples n, groups g, channels c and o, places h, w, d, taps i, j, k."""
+    places, taps, group = PLACES[: how.axes], TAPS[: how.axes], "g" if grouped else ""
+    if how.channels_last:
+        return Subscripts(f"n{places}{group}c{taps}", f"{group}o{taps}c", f"n{places}{group}o")
+    return Subscripts(f"n{group}c{places}{taps}", f"{group}oc{taps}", f"n{group}o{places}")
 
 
 def _require_shapes(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> None:
@@ -93,25 +95,27 @@ def _channels_help(how: Convolution) -> str:
 
 def _lengths(w: Node, how: Convolution) -> list[Dim]:
     """Taps along each axis."""
-    return [w.type.shape[how.tap_axis(k)] for k in range(how.axes)]
+    first = 1 if how.channels_last else 2
+    return list(w.type.shape[first : first + how.axes])
 
 
-def _windows(b: GraphBuilder, x: Node, k: int, length: Dim, how: Convolution) -> Node:
-    """Windows along an axis as a new last axis, padded and with the steps between them."""
-    axis, dilation, stride = how.place_axis(k), how.dilation[k], how.stride[k]
-    reach = expression("*", expression("-", length, 1), dilation)
-    before, after = _padding(how, k, reach)
-    if (before, after) != (0, 0):
-        x = joins.pad(b, x, axis, joins.Padding(before, after, "constant", b.literal(0)))
+def _padded(b: GraphBuilder, x: Node, axis: int, zeros: tuple[Dim, Dim]) -> Node:
+    """Zeros before and behind along an axis."""
+    if zeros == (0, 0):
+        return x
+    return joins.pad(b, x, axis, joins.Padding(*zeros, "constant", b.literal(0)))
+
+
+def _windows(b: GraphBuilder, x: Node, axis: int, reach: Dim, steps: tuple[int, int]) -> Node:
+    """Windows along an axis as a new last axis, with steps between them and between their taps."""
     span = expression("+", reach, 1)
     windows.require_windows(b, x, axis, span, "conv")
     x = windows.sliding_window(b, x, span, axis)
-    if stride == dilation == 1:
+    if steps == (1, 1):
         return x
-    every = slice(None)
-    steps = [every] * x.type.rank
-    steps[axis], steps[-1] = slice(None, None, stride), slice(None, None, dilation)
-    return index_keys.index(b, x, tuple(steps))
+    key = [slice(None)] * x.type.rank
+    key[axis], key[-1] = (slice(None, None, step) for step in steps)
+    return index_keys.index(b, x, tuple(key))
 
 
 def _padding(how: Convolution, k: int, reach: Dim) -> tuple[Dim, Dim]:
@@ -129,11 +133,10 @@ def _is_depthwise(w: Node, how: Convolution) -> bool:
 
 
 def _depthwise(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> Node:
-    """Products of each tap with its elements of all windows, added in pairs."""
-    taps = points(*(range(int(n)) for n in _lengths(w, how)))  # type: ignore[call-overload]
-    x, w = _grouped(b, x, how.channel_axis, how.groups), _grouped(b, w, 0, how.groups)
+    """Products of each tap of (group, out, …) weights with its elements of all windows, added in pairs."""
+    lengths = w.type.shape[2:-1] if how.channels_last else w.type.shape[3:]
     products = []
-    for tap in taps:
+    for tap in points(*(range(n) for n in lengths if isinstance(n, int))):
         channel = (*tap, 0) if how.channels_last else (0, *tap)
         weight = index_keys.index(b, w, (slice(None), slice(None), *channel))
         if not how.channels_last:
@@ -142,7 +145,7 @@ def _depthwise(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> Node:
     while len(products) > 1:
         pairs = [b.elementwise("add", p, q) for p, q in zip(products[::2], products[1::2])]
         products = pairs + products[2 * len(pairs) :]
-    return _ungrouped(b, products[0], how.channel_axis)
+    return products[0]
 
 
 def _grouped(b: GraphBuilder, x: Node, axis: int, groups: int) -> Node:

@@ -51,11 +51,15 @@ def _counts(name: str, given: Counts, axes: int, operand: int) -> tuple[int, ...
     """A number for each axis, at least 1."""
     counts = given if isinstance(given, tuple) else (given,) * axes
     if len(counts) != axes:
-        message = f"{name} has {len(counts)} numbers, for {axes} axes"
+        message = f"{name} has {len(counts)} numbers, for {_axes(axes)}"
         raise fail(ArgumentError(message, "argument.kind", help="one number, or one for each axis"), operand)
     if min(counts) < 1:
         raise fail(ArgumentError(f"{name} is 1 or more, not {min(counts)}", "argument.range"), operand)
     return counts
+
+
+def _axes(count: int) -> str:
+    return "1 axis" if count == 1 else f"{count} axes"
 
 
 def _padding(b: GraphBuilder, given: Any, axes: int) -> tuple[tuple[Dim, Dim], ...] | str:
@@ -65,7 +69,7 @@ def _padding(b: GraphBuilder, given: Any, axes: int) -> tuple[tuple[Dim, Dim], .
         return given
     parts = given if isinstance(given, tuple) else (given,) * axes
     if len(parts) != axes:
-        message = f"padding has {len(parts)} numbers, for {axes} axes"
+        message = f"padding has {len(parts)} numbers, for {_axes(axes)}"
         help = "one number, one for each axis, or a pair for each: ((0, 1), (0, 1))"
         raise fail(ArgumentError(message, "argument.kind", help=help), 3)
     pairs = [part if isinstance(part, tuple) else (part, part) for part in parts]

@@ -27,8 +27,8 @@ FAMILIES = {
     ),
     "Scans, rows and order": (
         "cumsum cumprod cumulative_sum cumulative_prod cummax cummin logcumsumexp linear_scan nancumsum nancumprod "
-        "diff sliding_window convolve correlate softmax log_softmax layer_norm rms_norm group_norm topk sort argsort "
-        "partition argpartition trapezoid"
+        "diff sliding_window convolve correlate conv softmax log_softmax layer_norm rms_norm group_norm topk sort "
+        "argsort partition argpartition trapezoid"
     ),
     "Shapes": (
         "reshape transpose matrix_transpose swapaxes expand_dims squeeze broadcast_to concat stack flip roll repeat "
@@ -100,7 +100,7 @@ EXAMPLES = {
     "nanargmin": "nanargmin(sqrt(x), axis=-1)", "nancumsum": "nancumsum(sqrt(x), axis=-1)",
     "nancumprod": "nancumprod(sqrt(x), axis=-1)", "linear_scan": "linear_scan(p, x)",
     "sliding_window": "max(sliding_window(x, 2), axis=-1)", "convolve": "convolve(x, (1, 2, 1), mode='same')",
-    "correlate": "correlate(x, (-1, 1))", "median": "median(x, axis=-1)",
+    "correlate": "correlate(x, (-1, 1))", "conv": "conv(x[:, None], ones((2, 1, 2)))", "median": "median(x, axis=-1)",
     "quantile": "quantile(x, 0.25, axis=-1)", "percentile": "percentile(x, [25, 75])",
     "nanmedian": "nanmedian(sqrt(x), axis=-1)",
     "nanquantile": "nanquantile(sqrt(x), 0.75, axis=-1)", "nanpercentile": "nanpercentile(sqrt(x), 75)",
@@ -135,7 +135,7 @@ ELSEWHERE = {
     "scatter": "x[i] = v of a copy", "scatter_add": "numpy.add.at", "scatter_max": "numpy.maximum.at",
     "scatter_min": "numpy.minimum.at", "segment_softmax": "torch_geometric.utils.softmax",
     **{f"segment_{name}": f"jax.ops.segment_{name}" for name in ("sum", "max", "min")}, "segment_mean": "",
-    "cummax": "numpy.maximum.accumulate", "cummin": "numpy.minimum.accumulate",
+    "conv": "torch.nn.functional.conv2d", "cummax": "numpy.maximum.accumulate", "cummin": "numpy.minimum.accumulate",
     "logcumsumexp": "torch.logcumsumexp", "iota": "numpy.indices(x.shape)[axis]",
     "sliding_window": "numpy.lib.stride_tricks.sliding_window_view", "bfloat16": "ml_dtypes.bfloat16",
     "sigmoid": "scipy.special.expit",
