@@ -11,7 +11,7 @@ class KSlices:
     """K-slices along one axis: `step` counts its steps, and addresses advance from slice to slice."""
 
     def __init__(self, coordinates: MatmulCoordinates, schedule: MmaMatmulSchedule):
-        self.coordinates, self.src, self.names = coordinates, coordinates.src, coordinates.names
+        self.src, self.names = coordinates.src, coordinates.names
         self.axes, self.block_k = schedule.k_axes, schedule.tile.block_k
 
     def steps(self) -> str:
@@ -39,11 +39,16 @@ class KSlices:
         """Emit where the next K-slice lies."""
 
 
-class KSliceLines(KSlices):
+class KSliceLines:
     """K-slices over several axes: each line along the inner axis has slices of its own.
 
-    `step` counts the steps of whole slices, `inner` those of a line, c2, c3 … are the coordinates of the line.
+    `step` counts the steps of whole slices, `inner` those of a line, c2, c3 … are the coordinates of the line. The
+    methods are those of KSlices.
     """
+
+    def __init__(self, coordinates: MatmulCoordinates, schedule: MmaMatmulSchedule):
+        self.coordinates, self.src, self.names = coordinates, coordinates.src, coordinates.names
+        self.axes, self.block_k = schedule.k_axes, schedule.tile.block_k
 
     def steps(self) -> str:
         inner = self.names.extent(self.axes.inner)
@@ -78,6 +83,6 @@ class KSliceLines(KSlices):
                 src.emit(f"carry = c{a} >= {self.names.extent(a)}", f"c{a} = select(carry, int64(0), c{a})")
 
 
-def k_slices(coordinates: MatmulCoordinates, schedule: MmaMatmulSchedule) -> KSlices:
+def k_slices(coordinates: MatmulCoordinates, schedule: MmaMatmulSchedule) -> KSlices | KSliceLines:
     """The K-slices of a schedule."""
     return (KSliceLines if schedule.k_axes.outer else KSlices)(coordinates, schedule)
