@@ -71,7 +71,7 @@ CYCLES: set[str] = set()
 MATCHING = {"backends.cuda.compiler.linker"}
 PARSING = {"backends.cpu.statements", "backends.cuda.compile", "backends.cuda.emit.source_text"}
 MOST_SHARED_CLASS_NAMES = 0
-MOST_LONG_SIGNATURES = 6  # functions of more than six parameters
+MOST_LONG_SIGNATURES = 7  # functions of more than six parameters
 MOST_FILES_OF_A_FOLDER = 20  # below backends/cuda
 MOST_LINES = 300  # of a file
 

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from .functions import language, torch_function
 
-Options = int | tuple[int, ...]
+
+@dataclass(frozen=True)
+class Convolution:
+    """The options of a convolution, in torch's order."""
+
+    bias: Any = None
+    stride: Any = 1
+    padding: Any = 0
+    dilation: Any = 1
+    groups: int = 1
 
 
 @torch_function()
-def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    return _convolution(input, weight, bias, 1, (stride, padding, dilation, groups))
+def conv1d(input, weight, *args, **kwargs):
+    return _convolution(input, weight, 1, Convolution(*args, **kwargs))
 
 
 @torch_function()
-def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    return _convolution(input, weight, bias, 2, (stride, padding, dilation, groups))
+def conv2d(input, weight, *args, **kwargs):
+    return _convolution(input, weight, 2, Convolution(*args, **kwargs))
 
 
 @torch_function()
-def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    return _convolution(input, weight, bias, 3, (stride, padding, dilation, groups))
+def conv3d(input, weight, *args, **kwargs):
+    return _convolution(input, weight, 3, Convolution(*args, **kwargs))
 
 
-def _convolution(input: Any, weight: Any, bias: Any, axes: int, options: tuple[Any, ...]) -> Any:
+def _convolution(input: Any, weight: Any, axes: int, how: Convolution) -> Any:
     """A convolution along so many axes; an input without samples is one."""
-    stride, padding, dilation, groups = (_one(option) for option in options)
+    options = (_one(option) for option in (how.stride, how.padding, how.dilation, how.groups))
     alone = input.ndim == axes + 1
-    result = language("conv", input[None] if alone else input, weight, stride, padding, dilation, groups)
-    if bias is not None:
-        result = result + bias[(slice(None), *[None] * axes)]
+    result = language("conv", input[None] if alone else input, weight, *options)
+    if how.bias is not None:
+        result = result + how.bias[(slice(None), *[None] * axes)]
     return result[0] if alone else result
 
 
