@@ -9,7 +9,7 @@ from .functions import language, torch_function
 
 
 @dataclass(frozen=True)
-class Convolution:
+class ConvolutionArguments:
     """The options of a convolution, in torch's order."""
 
     bias: Any = None
@@ -21,20 +21,20 @@ class Convolution:
 
 @torch_function()
 def conv1d(input, weight, *args, **kwargs):
-    return _convolution(input, weight, 1, Convolution(*args, **kwargs))
+    return _convolution(input, weight, 1, ConvolutionArguments(*args, **kwargs))
 
 
 @torch_function()
 def conv2d(input, weight, *args, **kwargs):
-    return _convolution(input, weight, 2, Convolution(*args, **kwargs))
+    return _convolution(input, weight, 2, ConvolutionArguments(*args, **kwargs))
 
 
 @torch_function()
 def conv3d(input, weight, *args, **kwargs):
-    return _convolution(input, weight, 3, Convolution(*args, **kwargs))
+    return _convolution(input, weight, 3, ConvolutionArguments(*args, **kwargs))
 
 
-def _convolution(input: Any, weight: Any, axes: int, how: Convolution) -> Any:
+def _convolution(input: Any, weight: Any, axes: int, how: ConvolutionArguments) -> Any:
     """A convolution along so many axes; an input without samples is one."""
     options = (_one(option) for option in (how.stride, how.padding, how.dilation, how.groups))
     alone = input.ndim == axes + 1
