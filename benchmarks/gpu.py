@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from fusedsl.bench.clocks import reset_persisting_lines
 from fusedsl.bench.workloads import Workload
 
 WARM_UP = 3
@@ -24,15 +25,14 @@ class Card:
         self.clock = _clock(self.facts)
         size = max(FLUSH, 2 * getattr(self.facts, "L2_cache_size", 0))
         self._flushed = torch.randn(size // 4, device="cuda")
-        self._overwritten = torch.empty_like(self._flushed)
         self._sink = torch.empty((), device="cuda")
         self._copies: dict[tuple, list[float]] = {}
 
     def times(self, call: Callable[[], Any], repetitions: int) -> list[float]:
         """µs of each of these calls, from event to event, each with a cold L2.
 
-        The L2 is emptied by writing, which evicts what was loaded with evict_last too, and then by reading, so that no
-        write-back of other data falls into the measured time. Then the GPU spins while the host enqueues the call: the
+        Lines that were loaded with evict_last become normal ones. Then the L2 is emptied by reading, so that no
+        write-back of other data falls into the measured time, and the GPU spins while the host enqueues the call: the
         events enclose the GPU's work alone, however slow the host is.
         """
         for _ in range(WARM_UP):
@@ -45,7 +45,8 @@ class Card:
         spin = int((2 * host + 100e-6) * self.clock)
         events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repetitions)]
         for start, end in events:
-            self._overwritten.zero_()
+            torch.cuda.synchronize()
+            reset_persisting_lines()
             torch.amax(self._flushed, dim=0, out=self._sink)
             torch.cuda._sleep(spin)
             start.record()

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from fusedsl.bench.clocks import reset_persisting_lines
+
 REPETITIONS, SPIN = 15, 300_000  # timed calls; clocks that the GPU spins while the host enqueues
 SIZES = (1 << 22, 1 << 24, 1 << 25, 1 << 26)  # float32 elements
 
@@ -41,7 +43,7 @@ def measure(size: int) -> list[dict]:
         ("torch after fusedsl", lambda: torch.clamp_min(x, 0, out=y)),
     ]
     for flush, empty in flushes().items():
-        reset_persisting()
+        reset_persisting_lines()
         row: dict = {"elements": size, "flush": flush}
         for name, call in calls:
             row[name] = round(timed(call, empty), 2)
@@ -63,19 +65,10 @@ def flushes() -> dict[str, Callable]:
         by_reading()
 
     def by_reset() -> None:
-        reset_persisting()
+        reset_persisting_lines()
         by_reading()
 
     return {"reading": by_reading, "writing": written.zero_, "both": by_both, "reset, then reading": by_reset}
-
-
-def reset_persisting() -> None:
-    """Lines that are kept by preference become normal ones."""
-    from cuda.bindings import driver
-
-    (status,) = driver.cuCtxResetPersistingL2Cache()
-    if status != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"cuCtxResetPersistingL2Cache: {status}")
 
 
 def timed(call: Callable, flush: Callable) -> float:

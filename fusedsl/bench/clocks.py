@@ -61,6 +61,15 @@ class CpuClock:
         return [alone, together] if size >= PARALLEL_COPY and len(parts) > 1 else [alone]
 
 
+def reset_persisting_lines() -> None:
+    """Lines of the L2 that were loaded with evict_last become normal ones; reading other data alone leaves them."""
+    from cuda.bindings import driver
+
+    (status,) = driver.cuCtxResetPersistingL2Cache()
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(f"cuCtxResetPersistingL2Cache: {status}")
+
+
 class CudaClock:
     """Times calls on the current GPU: between events with a cold L2, and to the synchronised result by the host."""
 
@@ -73,15 +82,12 @@ class CudaClock:
         device = cupy.cuda.Device()
         size = max(128 << 20, 2 * device.attributes["L2CacheSize"])
         self._flushed = cupy.random.default_rng(0).random(size // 4, dtype=cupy.float32)
-        self._overwritten = cupy.empty_like(self._flushed)
         self._sink = cupy.empty((), cupy.float32)
         self._kilohertz = device.attributes.get("ClockRate", 2_000_000)
         self._spin = cupy.RawKernel(SPIN, "spin")
 
     def cold(self, call: Call, repetitions: int) -> list[float]:
-        """µs between events around each of these calls, after the L2 is emptied by writing and reading.
-
-        Reading alone leaves lines that were loaded with evict_last.
+        """µs between events around each of these calls, after the L2 is emptied by reading.
 
         The GPU spins while the host enqueues the call, so that the events enclose the GPU's work alone.
         """
@@ -94,7 +100,8 @@ class CudaClock:
 
         def once() -> float:
             start, end = cuda.Event(), cuda.Event()
-            self._overwritten.fill(0)
+            cuda.Device().synchronize()
+            reset_persisting_lines()
             self._flushed.max(out=self._sink)
             self._spin((1,), (1,), (cycles,))
             start.record()
