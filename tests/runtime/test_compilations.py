@@ -22,6 +22,7 @@ from fusedsl.runtime.batched_call import BatchedPayloads, BatchMember
 from fusedsl.runtime.compile import cuda_key
 
 MOST = 12
+SIZES = 2  # binaries of sorts besides: one for each number of elements of a row that a block holds
 TILES = 6  # binaries of aligned products of matrices besides: one for each shape of tiles, all of them useful
 
 
@@ -102,7 +103,7 @@ KERNELS = {
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_many_random_shapes_share_a_dozen_binaries(name):
-    assert len(binaries(*KERNELS[name])) <= MOST + (TILES if "product" in name else 0)
+    assert len(binaries(*KERNELS[name])) <= MOST + (TILES if "product" in name else SIZES if name == "order" else 0)
 
 
 LISTS = {

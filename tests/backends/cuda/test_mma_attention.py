@@ -5,6 +5,7 @@ from __future__ import annotations
 import bounds
 import numpy as np
 import pytest
+from devices import Emulated
 from oracle import graph_of
 from test_cuda_attention import BRAIN, CAUSAL, FORMULAS, SCORES, agrees, given
 
@@ -149,3 +150,18 @@ def on_a_card(name, dtype, width, out):
         arrays, kernel = given(n, m, width=width, out=out, dtype=dtype), fd.kernel(FORMULAS[name])
         found = listed(kernel(*(cupy.asarray(arrays[name]) for name in kernel.params)))
         check(kernel, arrays, [cupy.asnumpy(x) for x in found])
+
+
+@pytest.mark.parametrize("repeated", ["k", "v"])
+def test_rows_that_are_all_the_same_are_no_boxes_of_tma(repeated):
+    """Arrays with a stride of 0 along keys: warps compute on Hopper, too."""
+    arrays = {name: np.random.default_rng(3).standard_normal((128, 64)).astype(np.float16) for name in "qkv"}
+    arrays[repeated] = np.broadcast_to(arrays[repeated][:1], (128, 64))
+    kernel, memory = fd.kernel("softmax(q @ k.mT / 8) @ v"), Emulated()
+    with emulated_gpu(cc=(9, 0)):
+        values = [memory.there(arrays[name]) for name in kernel.params]
+        found = to_host(kernel(*values))
+        assert "tma_load" not in kernel.source(*values)
+    q, k, v = (arrays[name].astype(float) for name in "qkv")
+    weights = np.exp(q @ k.T / 8)
+    np.testing.assert_allclose(found, weights / weights.sum(-1, keepdims=True) @ v, 2e-3, 2e-3)

@@ -128,9 +128,12 @@ def _fits(kernel: AttentionKernel, operands: AttentionOperands) -> bool:
 
 
 def _tma_takes(kernel: AttentionKernel, k: int, inner: int, rows: int) -> bool:
-    """True if TMA takes boxes of an operand with 16-bit elements: contiguous along `inner`, with rows along `rows`."""
+    """True if TMA takes boxes of an operand with 16-bit elements: contiguous along `inner`, with rows along `rows`.
+
+    Rows that are all the same, at a stride of 0, are no box.
+    """
     operand = kernel.operands[k]
-    aligned = operand.strides[inner] == "1" and operand.access == "vector"
+    aligned = operand.strides[inner] == "1" and operand.strides[rows] != "0" and operand.access == "vector"
     return (
         operand.dtype.name in ("float16", "bfloat16") and aligned and len(_tma_axes(kernel, k, inner, rows)) <= TMA_RANK
     )
