@@ -28,6 +28,7 @@ from ..ir.types import FLOAT64, INT32, INT64, DType
 Fits = Callable[[Dim, int], bool]
 UNROLLED = 32  # chunks that are read one by one, side by side
 MOST_PLACES = 4096  # of sums whose words have more chunks than that
+HIGH, LOWERED = 0, 128  # chunks with exponents from the first on are added with exponents that are lowered by so many
 
 
 def accumulates(d: DType, places: Dim, count: Dim, mode: str, fits: Fits) -> bool:
@@ -54,7 +55,14 @@ def accumulated(b: GraphBuilder, base: Node, places: Node, values: Node, mode: s
     total = _with_specials(b, summed(b, accumulator, words), _chunk(words, accumulator.special))
     flat = shapes.reshape(b, total, (expression("*", groups, GROUP),))
     sums = shapes.reshape(b, basic_index(flat, (("slice", 0, 1, count),)), base.type.shape)
-    return b.elementwise("add", base, sums if d is FLOAT64 else b.cast(sums, d))
+    return added_to(b, base, sums)
+
+
+def added_to(b: GraphBuilder, base: Node, sums: Node) -> Node:
+    """`base` with sums of float64, rounded once; a sum of 0 leaves an element as it is, -0.0 too."""
+    sums = b.elementwise("where", b.elementwise("equal", sums, b.literal(0.0)), b.literal(-0.0), sums)
+    total = b.elementwise("add", b.convert(base, FLOAT64), sums)
+    return total if base.type.dtype is FLOAT64 else b.cast(total, base.type.dtype)
 
 
 def _chunk(words: Node, chunk: int) -> Node:
@@ -65,28 +73,49 @@ def _chunk(words: Node, chunk: int) -> Node:
 
 def _unrolled(b: GraphBuilder, accumulator: Superaccumulator, words: Node) -> Node:
     """The sum of all chunks of numbers, the smallest first."""
-    total: Node | None = None
+    low: Node | None = None
+    high: Node | None = None
     for chunk in range(accumulator.special):
-        unit = b.literal(2.0 ** (accumulator.unit + accumulator.width * chunk))
+        exponent = accumulator.unit + accumulator.width * chunk
+        is_high = exponent >= HIGH
+        unit = b.literal(2.0 ** (exponent - LOWERED if is_high else exponent))
         part = b.elementwise("multiply", b.convert(_chunk(words, chunk), FLOAT64), unit)
         part = node("multiply", part.args, ROUNDED, part.type)
-        total = part if total is None else b.elementwise("add", total, part)
-    assert total is not None
-    return total
+        if is_high:
+            high = part if high is None else b.elementwise("add", high, part)
+        else:
+            low = part if low is None else b.elementwise("add", low, part)
+    assert low is not None
+    return low if high is None else _with_high(b, low, high)
 
 
 def _folded(b: GraphBuilder, accumulator: Superaccumulator, words: Node) -> Node:
-    """The same as a fold along the chunks."""
+    """The same as folds along the chunks."""
     chunks = accumulator.chunks
     number = b.convert(b.strong(b.iota(chunks)), INT32)
     exponent = b.elementwise("add", b.elementwise("multiply", number, b.literal(accumulator.width)),
                              b.literal(accumulator.unit))  # fmt: skip
-    exponent = basic_index(exponent, (whole_axis(chunks), ("new",)))
     is_number = b.elementwise("less", number, b.literal(accumulator.special))
-    parts = b.elementwise("ldexp", b.convert(words, FLOAT64), exponent)
-    of_numbers = basic_index(is_number, (whole_axis(chunks), ("new",)))
-    parts = b.elementwise("where", of_numbers, parts, b.literal(0.0))
-    return shapes.reduce(b, "sum", parts, 1)
+    is_high = b.elementwise("greater_equal", exponent, b.literal(HIGH))
+
+    def summed(which: Node, exponent: Node) -> Node:
+        which, exponent = (basic_index(x, (whole_axis(chunks), ("new",))) for x in (which, exponent))
+        parts = b.elementwise("ldexp", b.convert(words, FLOAT64), exponent)
+        return shapes.reduce(b, "sum", b.elementwise("where", which, parts, b.literal(0.0)), 1)
+
+    low = summed(b.elementwise("logical_and", is_number, b.elementwise("logical_not", is_high)), exponent)
+    lowered = b.elementwise("subtract", exponent, b.literal(LOWERED))
+    return _with_high(b, low, summed(b.elementwise("logical_and", is_number, is_high), lowered))
+
+
+def _with_high(b: GraphBuilder, low: Node, high: Node) -> Node:
+    """The sum of both parts: no part of the high one overflows where the sum does not, as its exponents are lowered."""
+
+    def op(name: str, *args: Node) -> Node:
+        return b.elementwise(name, *args)
+
+    both = op("ldexp", op("add", high, op("ldexp", low, b.literal(-LOWERED))), b.literal(LOWERED))
+    return op("where", op("equal", high, b.literal(0.0)), low, both)
 
 
 def _with_specials(b: GraphBuilder, total: Node, counted: Node) -> Node:

@@ -14,8 +14,8 @@ from ..ir import gathers, scatters, shapes
 from ..ir.builder import GraphBuilder
 from ..ir.dims import Symbol, product
 from ..ir.graph import Graph, Node, node, rebuild_graph
-from ..ir.types import FLOAT32, FLOAT64, INT32, INT64
-from .accumulated_sums import Fits, accumulated, accumulates
+from ..ir.types import FLOAT64, INT32, INT64
+from .accumulated_sums import Fits, accumulated, accumulates, added_to
 
 SUM_BITS = 62  # of the integers that are added
 UNBOUNDED = -(1 << 16)  # the exponent of a place with an infinity or a NaN
@@ -112,7 +112,7 @@ def _sum(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str) -> 
     special = op("where", down, op("where", up, nan, op("negative", inf)), inf)
     special = op("where", op("isnan", size), nan, special)
     result = op("where", op("isfinite", size), result, special)
-    return op("add", base, b.convert(result, d) if d is FLOAT64 else b.cast(result, FLOAT32))
+    return added_to(b, base, result)
 
 
 def _read(b: GraphBuilder, x: Node, places: Node, base: Node) -> Node:

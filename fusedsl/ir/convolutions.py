@@ -45,6 +45,8 @@ def convolve(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> Node:
     """Σ over taps and channels of windows of x times w, one result channel for each leading element of w."""
     _require_shapes(b, x, w, how)
     lengths = _lengths(w, how)
+    first_tap = 1 if how.channels_last else 2
+    shapes.require_elements(b, "conv", w, tuple(range(first_tap, first_tap + how.axes)))
     depthwise = _is_depthwise(w, how)
     grouped = depthwise or how.groups > 1
     if grouped:  # before anything is computed: a view of the array

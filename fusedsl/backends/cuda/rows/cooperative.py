@@ -72,7 +72,7 @@ def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: H
     together = not finishes_at_once(kernel)
     expensive = any(special_functions(part.element.instructions) for phase in kernel.phases for part in phase.passes)
     ahead = not together and expensive and sum(k < kernel.inputs for k in full) == 1
-    bytewise = not ahead and all(kernel.operands[k].dtype.itemsize == 1 for k in full)
+    bytewise = bool(full) and not ahead and all(kernel.operands[k].dtype.itemsize == 1 for k in full)
     most = IN_FLIGHT if bytewise else MOST_ELEMENTS
     vectors = max(1, min(IN_FLIGHT // (_least_read(kernel, full) * width), most // width))
     moved = columns * sum(kernel.operands[k].dtype.itemsize for k in kernel.element_operands)

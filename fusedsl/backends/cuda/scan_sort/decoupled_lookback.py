@@ -187,6 +187,7 @@ def reset_lookback(semaphores, tiles, size):
         with b.if_then(b.icmp_unsigned("<", thread, I32(WARP))):
             (before,) = when(e, b.icmp_unsigned("==", thread, I32(0)), [I32(0)], arrive)
             before = shuffle(e, "idx", before, 0, WARP)
+            e.call(VOID, "llvm.nvvm.bar.warp.sync", [I32(-1)])  # what the first lane's fence orders, it does for all
             with b.if_then(b.icmp_unsigned("==", before, b.sub(count, I32(1)))):
                 more = lambda n: b.icmp_signed("<", n, size)  # noqa: E731
                 first = b.mul(b.zext(thread, I64), I64(8))

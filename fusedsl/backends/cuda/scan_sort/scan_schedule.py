@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from ....hardware import Hardware, blocks_for
+from ....hardware import Hardware, blocks_for, registers_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import most_registers_with_arguments, register_count
@@ -180,6 +180,8 @@ def _across(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
     while lanes < most and extents[-1] > lanes * ACROSS_COLUMNS:
         lanes *= 2
     need = _registers(kernel, ACROSS_COLUMNS) + WIDE * kernel.index64
+    while lanes > 1 and registers_for(hardware, 1, lanes * WARP) < need:
+        lanes //= 2
     blocks = blocks_for(hardware, need, lanes * WARP)
     registers = predicted_registers(kernel, hardware, need, blocks, lanes * WARP)
     reason = (

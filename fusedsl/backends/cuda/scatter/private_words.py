@@ -96,7 +96,7 @@ def _first_chunk(e: Emitter, words: PrivateWords, places: list[ir.Value], chunks
     there are several.
     """
     b, at = e.builder, words.first_chunk(e)
-    known = load_word(e, at)
+    known = shuffle(e, "idx", load_word(e, at), 0, WARP)  # one answer for all lanes
 
     def chosen() -> list[ir.Value]:
         largest = I32(NONE)
