@@ -163,8 +163,8 @@ ROWS = [
     ("linear_scan(1, x, initial=y[..., 0], exclusive=True)", "cumsum(x, axis=-1) - x + y[..., :1]"),
     ("sliding_window(x, 2, axis=1)", "stack((x[:, :-1], x[:, 1:]), axis=-1)"),
     ("sliding_window(x, (2, 3), axis=(0, 2))[0, :, 0]", "stack((x[0, :, :3], x[1, :, :3]), axis=1)"),
-    ("conv(x[:, None], full((1, 1, 2), 2))[:, 0]", "(x[:, 1:] + x[:, :-1]) * 2"),
-    ("conv(x[..., None], ones((3, 1, 1)), layout='NWC')", "stack((x, x, x), axis=-1)"),
+    ("conv(x, full((2, 4, 3), 2))", "stack([sum(x[..., :3] + x[..., 1:4] + x[..., 2:], axis=1) * 2] * 2, axis=1)"),
+    ("conv(x, ones((3, 1, 5)), layout='NWC')", "stack([sum(x, axis=-1)] * 3, axis=-1)"),
     *(f"{f}({a}, {v}, mode='{m}')" for f in ("convolve", "correlate") for m in ("full", "same", "valid")
       for a, v in (("v", "r[:4]"), ("r", "r[1:2]"), ("i[0, :, 0]", "j[0, :3, 0]"))),
     ("convolve(v, (1, 2, 0.5))", "convolve(v, float32([1, 2, 0.5]))"), "convolve(v, r[:4])",

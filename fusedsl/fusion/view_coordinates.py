@@ -88,12 +88,15 @@ def _gathered(
         if (mode == INSIDE and not guarded) or _covers(plain, settled(extent)):
             return plain
     if mode == INSIDE:
-        return ComputedIndex(position, within=not guarded)
+        if guarded:  # the guard of another index does not reach what a view below reads by this one
+            return ComputedIndex(position, in_range(position, extent), sure=True)
+        return ComputedIndex(position, within=True)
     if mode == GUARDED:
         return ComputedIndex(position, in_range(position, extent), sure=True)
     negative = scalar("less", position, constant(0, INT64), dtype=BOOL)
     counted = scalar("where", negative, plus(position, extent), position)
-    return ComputedIndex(counted, in_range(counted, extent), sure=True) if mode == CHECKED else ComputedIndex(counted)
+    checked = mode == CHECKED or guarded
+    return ComputedIndex(counted, in_range(counted, extent), sure=True) if checked else ComputedIndex(counted)
 
 
 def _covers(c: Coordinate, extent: Dim) -> bool:

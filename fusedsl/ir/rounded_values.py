@@ -41,4 +41,7 @@ def is_rounded(n: Node, loads: Callable[[Node], bool] = lambda n: True) -> bool:
 def _is_number_of(n: Node) -> bool:
     """Whether a constant is a number of its dtype."""
     value = float(value_of(n))
-    return bool(np.array_equal(np.array(value).astype(numpy_dtype(n.type.dtype)).astype(float), value, equal_nan=True))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(
+            np.array_equal(np.array(value).astype(numpy_dtype(n.type.dtype)).astype(float), value, equal_nan=True)
+        )

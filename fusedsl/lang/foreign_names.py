@@ -189,8 +189,9 @@ EQUIVALENTS = {
 
 # Function → help, if no single expression is equivalent.
 HELP_TEXTS = {
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "write conv(x, w, stride, padding, dilation, groups)"),
     **dict.fromkeys(
-        ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
+        ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
         "call the library, and fuse what surrounds it; of few taps, add shifted slices",
     ),
     **dict.fromkeys(

@@ -102,7 +102,6 @@ ALIASES = {
     "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "amax": "max", "amin": "min",
     "permute_dims": "transpose", "gammaln": "lgamma", "around": "round",
     "concatenate": "concat",
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "conv"),
 }  # fmt: skip
 
 # Planned functions, refused by name.

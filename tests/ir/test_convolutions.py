@@ -91,6 +91,24 @@ def test_functions_of_torch_are_traced():
             torch.testing.assert_close(fd.fuse(function)(x, w, bias), function(x, w, bias))
 
 
+def test_what_torch_refuses_is_refused():
+    torch = pytest.importorskip("torch")
+    conv1d, conv2d = torch.nn.functional.conv1d, torch.nn.functional.conv2d
+    x, w = map(torch.from_numpy, arrays(1))
+    x2, w2 = map(torch.from_numpy, arrays(2))
+    for function, given in (
+        (conv1d, (x2, w2)),
+        (conv2d, (x, w)),
+        (lambda x, w: conv1d(x, w, stride=2, padding="same"), (x, w)),
+        (lambda x, w: conv1d(x, w), (x, w.double())),
+        (lambda x, w: conv1d(x, w, x[0, 0, :1]), (x, w)),
+    ):
+        with pytest.raises(fd.FusedslError):
+            fd.fuse(function)(*given)
+        with pytest.raises(RuntimeError):
+            function(*given)
+
+
 FAULTS = {
     "conv(x, w)": ("shape.conv", "the array has 4 channels, and the weights take 2"),
     "conv(x, w, groups=3)": ("shape.conv", "3 groups of 2"),
@@ -102,6 +120,7 @@ FAULTS = {
     "conv(x, w, padding=-1)": ("argument.range", "padding is 0 or more"),
     "conv(x, w, padding='full')": ("argument.choice", "padding of conv"),
     "conv(x, w, layout='CNW')": ("argument.choice", "did you mean"),
+    "conv(x, w[..., :0], groups=2)": ("shape.empty", "empty"),
     "conv(x, w, groups=0)": ("argument.range", "groups is 1 or more"),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view as view
@@ -135,3 +137,28 @@ def test_windows_compile_for_cuda(cc):
     for text in ("sum(sliding_window(x, 7), -1)", "max(sliding_window(x, 100), axis=-1)"):
         found = fd.kernel(text).resources(fd.spec((512, 4096), "float32"), cc=cc)
         assert all(kernel.figures.spill_bytes == 0 for kernel in found)
+
+
+TWICE = "sliding_window(sliding_window(x[0], 9), 2)"
+GUARDED = {
+    "a window of windows, padded": "pad(sliding_window(sliding_window(x[0], 3), 2), ((0, 0), (2, 5), (0, 0))) * 1",
+    "windows of a roll, padded": "pad(sliding_window(roll(x[0], 2), 3), ((3, 4), (0, 0))) * 1",
+    "a diagonal of windows, padded": "pad(diagonal(sliding_window(x[0], 3)), (2, 9)) * 1",
+    "joined windows of windows": f"concat([{TWICE}, {TWICE} * 2], axis=1)",
+}
+
+
+@pytest.mark.parametrize("case", GUARDED)
+def test_what_is_read_under_a_guard_stays_inside_of_its_array(case):
+    """The guard holds for every view below: the verifier finds a read that is outside, and the emulator, too."""
+    text = GUARDED[case]
+    wanted = interpreted(text, x=X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(fd.evaluate(text, x=X, fallback=False), wanted)
+    pytest.importorskip("numba_cuda")
+    from ptx import emulated_gpu
+
+    with emulated_gpu(cc=(8, 0)) as gpu:
+        result = fd.kernel(text, fallback=False)(gpu.asarray(X.astype(np.float32))).get()
+    np.testing.assert_allclose(result, interpreted(text, x=X.astype(np.float32)))

@@ -186,7 +186,7 @@ def test_bulk_copies_report_to_their_barrier():
     bulk()
     with pytest.raises(Fault, match="before anybody has written"):
         bulk(wait="")
-    with pytest.raises(Fault, match="no end"):
+    with pytest.raises(Fault, match="no phase of a barrier has ended"):
         bulk(bytes=144)
 
 

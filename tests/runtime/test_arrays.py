@@ -141,7 +141,7 @@ def test_what_is_no_array_is_refused_with_the_form_to_use():
     refused([1, 2], ArgumentError, "list", "numpy.asarray(x)")
     refused((1, 2), ArgumentError, "tuple", "numpy.asarray(x)")
     refused("text", ArgumentError, "str")
-    refused(None, ArgumentError, "NoneType")
+    refused(None, ArgumentError, "None")
     refused(np.ma.masked_array([1.0, 2.0], [0, 1]), ArgumentError, "MaskedArray", "x.filled(0)", "x.mask")
     refused(np.matrix([[1.0]]), ArgumentError, "matrix", "numpy.asarray(x)")
     refused(__import__("fractions").Fraction(1, 3), ArgumentError, "float(x)")

@@ -5,7 +5,9 @@ from ..emit.intrinsic import File, Named
 
 merge_tile = File("scatter.intrinsics").maker("merge_tile", "tile, name, fold", "address, places, values, left")
 
-merge_runs = File("scatter.runs").maker("merge_runs", "tile, name, fold", "address, places, values, left")
+merge_equal_places = File("scatter.runs").maker(
+    "merge_equal_places", "tile, name, fold", "address, places, values, left"
+)
 
 _SUMS = File("scatter.superaccumulator")
 accumulate_tile = _SUMS.maker("accumulate_tile", "tile, name, fold", "address, places, values, left")

@@ -21,9 +21,9 @@ from . import (
     clear_words,
     flush_bins,
     flush_words,
+    merge_equal_places,
     merge_into_bins,
     merge_into_words,
-    merge_runs,
     merge_tile,
     private_bins,
     private_words,
@@ -111,7 +111,7 @@ def _merge_of(kernel: KernelIR, scatter: Scatter, width: int) -> Binding[Functio
     """What merges a tile of elements."""
     if scatter.fold in SUPERACCUMULATORS:
         return accumulate_tile(TILE, scatter_dtype(kernel, scatter).name, scatter.fold)
-    merge = merge_runs if width > 1 else merge_tile
+    merge = merge_equal_places if width > 1 else merge_tile
     return merge(TILE, kernel.operands[scatter.operand].dtype.name, scatter.fold)
 
 

@@ -36,7 +36,7 @@ class Run:
             yield
 
 
-def merge_runs(tile: Tile, name: str, fold: str) -> Callable:
+def merge_equal_places(tile: Tile, name: str, fold: str) -> Callable:
     """`merge(address, places, values, left)`: merge each element of which so many are left; negative places none.
 
     All threads of a warp take part.
