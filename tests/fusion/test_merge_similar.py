@@ -81,8 +81,9 @@ def heat(u):
 def test_a_step_is_not_computed_again_by_all_that_follow():
     stepped = fd.fuse(heat)
     np.testing.assert_allclose(stepped(X), heat(X), rtol=1e-5, atol=1e-6)
-    lines = [len(body.splitlines()) for body in stepped.source(X).split("def kernel(")[1:]]
+    *lines, last = [len(body.splitlines()) for body in stepped.source(X).split("def kernel(")[1:]]
     assert max(lines[2:]) <= 2 * min(lines[2:])
+    assert last <= 5 * max(lines)  # it computes the borders that it reads
 
 
 def test_long_results_side_by_side_are_several_kernels():
