@@ -27,8 +27,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
         "((x[:, None] >= edges[:-1]) & (x[:, None] < edges[1:])).sum(0)",
     ),
     (
-        "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc convolution fold col2im "
-        "deform_conv2d",
+        "conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc convolution fold col2im deform_conv2d",
         "call the library outside, and fuse what surrounds it; a filter of few taps is a sum of shifted slices",
     ),
     (

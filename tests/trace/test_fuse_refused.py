@@ -96,8 +96,7 @@ SCATTERED = [
     (lambda x: torch.bincount(x[0].long()), "bincount"),
     (lambda x: torch.histc(x, 4), "histc"),
     (lambda x: x.masked_scatter(x > 0, x), "masked_scatter"),
-    (lambda x: F.conv1d(x[None], x[None, :, :2]), "conv1d"),
-    (lambda x: F.conv2d(x[None, None], x[None, None, :2, :2]), "conv2d"),
+    (lambda x: F.conv_transpose1d(x[None], x[None, :, :2]), "conv_transpose1d"),
     (lambda x: F.conv_transpose2d(x[None, None], x[None, None]), "conv_transpose2d"),
     (lambda x: F.fold(x[None], (2, 2), (1, 1)), "fold"),
 ]
