@@ -120,6 +120,11 @@ def _with_high(b: GraphBuilder, low: Node, high: Node) -> Node:
 
 def _with_specials(b: GraphBuilder, total: Node, counted: Node) -> Node:
     """The total, or the infinity or the NaN that infinities and NaN among the values make of it."""
+    return b.elementwise("where", b.elementwise("equal", counted, b.literal(0)), total, sum_of_infinities(b, counted))
+
+
+def sum_of_infinities(b: GraphBuilder, counted: Node) -> Node:
+    """The sum of infinities, of which there are some: UP is counted for each above, DOWN for each below."""
 
     def op(name: str, *args: Node) -> Node:
         return b.elementwise(name, *args)
@@ -127,5 +132,4 @@ def _with_specials(b: GraphBuilder, total: Node, counted: Node) -> Node:
     up = op("not_equal", op("bitwise_and", counted, b.literal(DOWN - 1)), b.literal(0))
     down = op("not_equal", op("right_shift", counted, b.literal(32)), b.literal(0))
     nan, inf = b.literal(float("nan")), b.literal(float("inf"))
-    special = op("where", down, op("where", up, nan, op("negative", inf)), inf)
-    return op("where", op("equal", counted, b.literal(0)), total, special)
+    return op("where", down, op("where", up, nan, op("negative", inf)), inf)

@@ -14,12 +14,12 @@ from ..ir import gathers, scatters, shapes
 from ..ir.builder import GraphBuilder
 from ..ir.dims import Symbol, product
 from ..ir.graph import Graph, Node, node, rebuild_graph
+from ..ir.superaccumulators import DOWN, UP
 from ..ir.types import FLOAT64, INT32, INT64
-from .accumulated_sums import Fits, accumulated, accumulates, added_to
+from .accumulated_sums import Fits, accumulated, accumulates, added_to, sum_of_infinities
 
 SUM_BITS = 62  # of the integers that are added
 UNBOUNDED = -(1 << 16)  # the exponent of a place with an infinity or a NaN
-HALVES = 1 << 32  # what an infinity below counts in the sum of a place with infinities
 
 
 def order_scatters(graph: Graph, extents: Mapping[Symbol, int], fits: Fits, unordered: bool = False) -> Graph:
@@ -93,8 +93,8 @@ def _sum(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str) -> 
     scaled = op("ldexp", wide, own_shift)
     whole = op("rint", scaled)
     high = b.cast(whole, INT64)
-    infinite = op("where", op("isinf", wide), op("where", op("greater", wide, b.literal(0.0)), b.literal(1),
-                  b.literal(HALVES)), b.literal(0))  # fmt: skip
+    infinite = op("where", op("isinf", wide), op("where", op("greater", wide, b.literal(0.0)), b.literal(UP),
+                  b.literal(DOWN)), b.literal(0))  # fmt: skip
     high = op("where", own_finite, high, infinite)
     none = shapes.broadcast_to(b, b.convert(b.literal(0), INT64), base.type.shape)
     spread = shapes.broadcast_to(b, high, places.type.shape)
@@ -106,11 +106,7 @@ def _sum(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str) -> 
         below = _node("sum", none, places, shapes.broadcast_to(b, low, places.type.shape), mode)
         result = op("add", result, op("ldexp", b.convert(below, FLOAT64), b.literal(30 - SUM_BITS)))
     result = op("ldexp", result, op("negative", shift))
-    up = op("not_equal", op("bitwise_and", total, b.literal(HALVES - 1)), b.literal(0))
-    down = op("not_equal", op("right_shift", total, b.literal(32)), b.literal(0))
-    nan, inf = b.literal(float("nan")), b.literal(float("inf"))
-    special = op("where", down, op("where", up, nan, op("negative", inf)), inf)
-    special = op("where", op("isnan", size), nan, special)
+    special = op("where", op("isnan", size), b.literal(float("nan")), sum_of_infinities(b, total))
     result = op("where", op("isfinite", size), result, special)
     return added_to(b, base, result)
 

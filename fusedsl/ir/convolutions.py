@@ -44,10 +44,10 @@ class Convolution:
 def convolve(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> Node:
     """Σ over taps and channels of windows of x times w, one result channel for each leading element of w."""
     _require_shapes(b, x, w, how)
-    lengths = _lengths(w, how)
     first_tap = 1 if how.channels_last else 2
+    lengths = w.type.shape[first_tap : first_tap + how.axes]
     shapes.require_elements(b, "conv", w, tuple(range(first_tap, first_tap + how.axes)))
-    depthwise = _is_depthwise(w, how)
+    depthwise = _is_depthwise(w, lengths, how)
     grouped = depthwise or how.groups > 1
     if grouped:  # before anything is computed: a view of the array
         x, w = _grouped(b, x, how.channel_axis, how.groups), _grouped(b, w, 0, how.groups)
@@ -58,7 +58,7 @@ def convolve(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> Node:
     for k, reach in enumerate(reaches):
         x = _windows(b, x, first + k, reach, (how.stride[k], how.dilation[k]))
     if depthwise:
-        return _ungrouped(b, _depthwise(b, x, w, how), how.channel_axis)
+        return _ungrouped(b, _depthwise(b, x, w, lengths, how.channels_last), how.channel_axis)
     total = contraction.contract(b, x, w, _subscripts(how, grouped), "conv")
     return _ungrouped(b, total, how.channel_axis) if grouped else total
 
@@ -95,12 +95,6 @@ def _channels_help(how: Convolution) -> str:
     return "channels are the second axis of both; layout='NHWC' has them last"
 
 
-def _lengths(w: Node, how: Convolution) -> list[Dim]:
-    """Taps along each axis."""
-    first = 1 if how.channels_last else 2
-    return list(w.type.shape[first : first + how.axes])
-
-
 def _padded(b: GraphBuilder, x: Node, axis: int, zeros: tuple[Dim, Dim]) -> Node:
     """Zeros before and behind along an axis."""
     if zeros == (0, 0):
@@ -127,22 +121,20 @@ def _padding(how: Convolution, k: int, reach: Dim) -> tuple[Dim, Dim]:
     return (0, 0) if isinstance(how.padding, str) else how.padding[k]
 
 
-def _is_depthwise(w: Node, how: Convolution) -> bool:
+def _is_depthwise(w: Node, lengths: Sequence[Dim], how: Convolution) -> bool:
     """Whether each channel is convolved by itself, with so few taps that their products are added one by one."""
-    lengths = _lengths(w, how)
     alone = w.type.shape[-1 if how.channels_last else 1] == 1
     return alone and all(isinstance(n, int) for n in lengths) and 0 < prod(map(int, lengths)) <= MOST_TAPS  # type: ignore[arg-type]
 
 
-def _depthwise(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> Node:
+def _depthwise(b: GraphBuilder, x: Node, w: Node, lengths: Sequence[Dim], channels_last: bool) -> Node:
     """Products of each tap of (group, out, …) weights with its elements of all windows, added in pairs."""
-    lengths = w.type.shape[2:-1] if how.channels_last else w.type.shape[3:]
     products = []
     for tap in points(*(range(n) for n in lengths if isinstance(n, int))):
-        channel = (*tap, 0) if how.channels_last else (0, *tap)
+        channel = (*tap, 0) if channels_last else (0, *tap)
         weight = index_keys.index(b, w, (slice(None), slice(None), *channel))
-        if not how.channels_last:
-            weight = shapes.expand_dims(b, weight, tuple(range(-how.axes, 0)))
+        if not channels_last:
+            weight = shapes.expand_dims(b, weight, tuple(range(-len(lengths), 0)))
         products.append(b.elementwise("multiply", index_keys.index(b, x, (Ellipsis, *tap)), weight))
     while len(products) > 1:
         pairs = [b.elementwise("add", p, q) for p, q in zip(products[::2], products[1::2])]

@@ -56,7 +56,8 @@ def _once(_=None):
         pass
 
 
-def test_the_last_of_several_threads_restores_the_state():
+def _without_collection():
+    """A thread in which there is no collection until an event is set; and two events: it is there, and it may leave."""
     inside, left = threading.Event(), threading.Event()
 
     def longer():
@@ -64,7 +65,11 @@ def test_the_last_of_several_threads_restores_the_state():
             inside.set()
             left.wait()
 
-    other = threading.Thread(target=longer)
+    return threading.Thread(target=longer), inside, left
+
+
+def test_the_last_of_several_threads_restores_the_state():
+    other, inside, left = _without_collection()
     with no_collection():
         other.start()
         inside.wait()
@@ -78,14 +83,7 @@ def test_the_last_of_several_threads_restores_the_state():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_waits_for_no_thread_of_its_parent():
-    inside, left = threading.Event(), threading.Event()
-
-    def longer():
-        with no_collection():
-            inside.set()
-            left.wait()
-
-    other = threading.Thread(target=longer)
+    other, inside, left = _without_collection()
     other.start()
     inside.wait()
     child = os.fork()

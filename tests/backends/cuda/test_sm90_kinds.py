@@ -81,6 +81,14 @@ def only(monkeypatch):
     return choose
 
 
+def only_tile(only, shape, columns):
+    """Candidates of one shape of tiles alone, if there are such."""
+    warpgroups, pingpong, cluster = shape
+    if columns % (64 * cluster):
+        pytest.skip(f"{columns} columns are no boxes for {cluster} blocks")
+    only(warpgroups=warpgroups, pingpong=pingpong, cluster=cluster, columns=columns)
+
+
 @pytest.mark.parametrize("text", [*LAYOUTS.values(), *EPILOGUES])
 def test_tf32(text):
     assert "wgmma" in in_mode("tf32", text, floats())
@@ -91,10 +99,7 @@ def test_tf32(text):
 @pytest.mark.parametrize("shape", sm90_schedule.SHAPES)
 @pytest.mark.parametrize("columns", [64, 128, 256])
 def test_tf32_in_every_tile_shape(name, shape, columns, only):
-    warpgroups, pingpong, cluster = shape
-    if columns % (64 * cluster):
-        pytest.skip(f"{columns} columns are no boxes for {cluster} blocks")
-    only(warpgroups=warpgroups, pingpong=pingpong, cluster=cluster, columns=columns)
+    only_tile(only, shape, columns)
     assert "wgmma" in in_mode("tf32", LAYOUTS[name], floats())
 
 
@@ -109,10 +114,7 @@ def test_3xtf32(text):
 @pytest.mark.parametrize("shape", [shape for shape in sm90_schedule.SHAPES if shape[1] == 1])
 @pytest.mark.parametrize("columns", [64, 128, 256])
 def test_3xtf32_in_every_tile_shape(name, shape, columns, only):
-    warpgroups, pingpong, cluster = shape
-    if columns % (64 * cluster):
-        pytest.skip(f"{columns} columns are no boxes for {cluster} blocks")
-    only(warpgroups=warpgroups, pingpong=pingpong, cluster=cluster, columns=columns)
+    only_tile(only, shape, columns)
     assert "split_columns" in in_mode("3xtf32", LAYOUTS[name], floats(x=(M, 264), w=(264, N), t=(N, 264), u=(264, M)))
 
 

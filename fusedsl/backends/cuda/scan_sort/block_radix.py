@@ -13,7 +13,7 @@ from ..compiler.numba_backend import I16, I32, I64, SHARED, Emitter, emitted, ir
 from ..tile.loops import looped
 from ..tile.shuffle import WARP
 from .digit_ranks import BINS, DIGIT_BITS, DigitKeys, DigitRanks, lane_of, opaque, warp_of
-from .sort_keys import ONES, Entry, KeyCodec
+from .sort_keys import Entry, KeyCodec
 from .sort_method import STATIC_SHARED, block_radix_bytes
 
 AT_ONCE = 4  # places that a thread finds before it stores what goes there
@@ -153,13 +153,7 @@ def load_sorted(sorter: BlockRadix, each: int) -> Callable:
 
     @emitted(codec.tuple_of(each))
     def emit(e, room, first, limit):
-        b, entries = e.builder, []
-        for k in range(each):
-            slot = b.add(first, first.type(k * codec.threads))
-            valid = b.icmp_signed("<", slot, limit)
-            entry = _entry_at(e, sorter, room, b.select(valid, slot, slot.type(0)))
-            entries.append([b.select(valid, word, ONES) for word in entry])
-        return codec.packed(e, entries)
+        return codec.entries_from(e, each, first, limit, lambda slot: _entry_at(e, sorter, room, slot))
 
     return emit
 

@@ -130,16 +130,17 @@ class BinLookback:
         own = b.and_(thread(e), I32(BINS - 1))
         return b.ptrtoint(at(e, self.states, b.add(b.mul(row, I32(BINS)), own), I32), I64)
 
-    def leave(self, tile: ir.Value, count: ir.Value, mark: ir.Value) -> None:
+    def publish(self, tile: ir.Value, count: ir.Value, mark: ir.Value) -> None:
+        """Store a count of the thread's bin, with what it counts, for the tiles behind this one."""
         text = "st.relaxed.gpu.global.b32 [$0], $1;"
         self.e.asm(VOID, text, "l,r", [self._at(tile), self.e.builder.or_(count, mark)], True)
 
-    def leave_own(self, tile: ir.Value, count: ir.Value) -> None:
+    def publish_partial(self, tile: ir.Value, count: ir.Value) -> None:
         """The tile's own counts; nothing for the next pass."""
         e, b = self.e, self.e.builder
         with b.if_then(b.icmp_unsigned("<", thread(e), I32(BINS))):
             first = b.icmp_unsigned("==", tile, I32(0))
-            self.leave(tile, count, b.select(first, I32(INCLUSIVE - (1 << 32)), I32(PARTIAL)))
+            self.publish(tile, count, b.select(first, I32(INCLUSIVE - (1 << 32)), I32(PARTIAL)))
             b.store(I32(0), b.inttoptr(self._at(tile, other=True), I32.as_pointer(1)))
 
     def before(self, tile: ir.Value, count: ir.Value, carried: ir.Value) -> ir.Value:
@@ -154,7 +155,7 @@ class BinLookback:
             following += self._step(*state)
         inclusive = b.add(state[2], count)
         with b.if_then(b.not_(b.or_(alone, b.or_(far, b.icmp_unsigned("==", tile, I32(0)))))):
-            self.leave(tile, inclusive, I32(INCLUSIVE - (1 << 32)))
+            self.publish(tile, inclusive, I32(INCLUSIVE - (1 << 32)))
         return state[2]
 
     def _step(self, done: ir.Value, last: ir.Value, total: ir.Value) -> list[ir.Value]:

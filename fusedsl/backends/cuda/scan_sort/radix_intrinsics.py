@@ -155,7 +155,7 @@ class Sweep:
             self.ranks.count([self.keys.digit(e, word, self.shift) for word in words])
             e.barrier()
             begins, totals = self.ranks.offsets()
-            self.lookback.leave_own(tile, totals[0])
+            self.lookback.publish_partial(tile, totals[0])
             held = self._columns(moves, start, room) if self.sorter.positions else []
             e.barrier()
             self._place(words, held)

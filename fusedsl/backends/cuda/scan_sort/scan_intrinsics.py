@@ -120,7 +120,7 @@ class Scan:
             lane = b.and_(thread, I32(WARP - 1))
             leaves = b.icmp_unsigned("==", lane, I32(0 if self.reverse else WARP - 1))
         for end, pointer in zip(ends, pointers):
-            self._leave(e, arrays, end, self._at(e, pointer, row), leaves)
+            self._store_state(e, arrays, end, self._at(e, pointer, row), leaves)
         e.barrier()
         first = b.icmp_unsigned("<", thread, I32(spread if spread > 1 else WARP))
         with b.if_then(first):
@@ -138,9 +138,9 @@ class Scan:
         for k in range(count):
             pointer = self._at(e, I32(k), row)
             total = self._take(e, arrays, pointer)
-            self._leave(e, arrays, state, pointer, None)
+            self._store_state(e, arrays, state, pointer, None)
             state = self.rule.merge.emit(e, state + total)
-        self._leave(e, arrays, state, self._at(e, I32(count), row), None)
+        self._store_state(e, arrays, state, self._at(e, I32(count), row), None)
 
     def _scan_warp(self, e: Emitter, arrays: Sequence[ir.Value], count: int, before: Before) -> None:
         """A warp scans the totals of a block: a few neighbours a lane, then the lanes."""
@@ -163,15 +163,17 @@ class Scan:
         begins = [start, *(self.rule.merge.emit(e, start + state) for state in run[:-1])]
         e.call(ir.VoidType(), "llvm.nvvm.bar.warp.sync", [I32(-1)])  # all totals are read
         for ok, pointer, begin in zip(in_bounds, pointers, begins):
-            self._leave(e, arrays, begin, pointer, ok)
+            self._store_state(e, arrays, begin, pointer, ok)
         last = self.rule.merge.emit(e, before + inclusive)
-        self._leave(e, arrays, last, I32(count), b.icmp_unsigned("==", lane, I32(WARP - 1)))
+        self._store_state(e, arrays, last, I32(count), b.icmp_unsigned("==", lane, I32(WARP - 1)))
 
     def _at(self, e: Emitter, pointer: ir.Value, row: ir.Value) -> ir.Value:
         spread = self.thread_group.rows_across or 1
         return e.builder.add(e.builder.mul(pointer, I32(spread)), row) if spread > 1 else pointer
 
-    def _leave(self, e: Emitter, arrays: Sequence[ir.Value], state: State, pointer, wanted: ir.Value | None) -> None:
+    def _store_state(
+        self, e: Emitter, arrays: Sequence[ir.Value], state: State, pointer, wanted: ir.Value | None
+    ) -> None:
         def put():
             for array, part in zip(arrays, state):
                 value = e.builder.zext(part, I8) if part.type == I1 else part

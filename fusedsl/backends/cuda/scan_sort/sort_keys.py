@@ -6,7 +6,7 @@ comes first among equals. A missing element is all ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,6 +45,18 @@ class KeyCodec:
 
     def packed(self, e: Emitter, entries: Sequence[Entry]) -> ir.Value:
         return e.pack(self.tuple_of(len(entries)), [word for entry in entries for word in entry])
+
+    def entries_from(
+        self, e: Emitter, each: int, first: ir.Value, limit: ir.Value, entry_at: Callable[[ir.Value], Entry]
+    ) -> ir.Value:
+        """The entries in slots first, first + threads … below `limit`; ones beyond."""
+        b, entries = e.builder, []
+        for k in range(each):
+            slot = b.add(first, first.type(k * self.threads))
+            in_bounds = b.icmp_signed("<", slot, limit)
+            entry = entry_at(b.select(in_bounds, slot, slot.type(0)))
+            entries.append([b.select(in_bounds, word, ONES) for word in entry])
+        return self.packed(e, entries)
 
     # Entries from elements, and back.
 

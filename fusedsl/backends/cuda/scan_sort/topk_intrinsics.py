@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..compiler.numba_backend import I32, I64, SHARED, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..tile.shuffle import WARP, shuffle
-from .sort_keys import ONES, Entry, KeyCodec, in_order, sort_in_registers
+from .sort_keys import Entry, KeyCodec, in_order, sort_in_registers
 
 
 def make_entries(order_of: KeyCodec) -> Callable:
@@ -183,10 +183,10 @@ def _step(e: Emitter, codec: KeyCodec, entries: list[Entry], mask: int, high: in
     b = e.builder
     lower = b.icmp_unsigned("==", b.and_(codec.lane(e), I32(high // items)), I32(0))
     others = [[shuffle(e, "bfly", word, lanes, codec.threads) for word in entries[k ^ within]] for k in range(items)]
-    return [_kept(e, codec, lower, x, y) for x, y in zip(entries, others)]
+    return [_compare_exchange(e, codec, lower, x, y) for x, y in zip(entries, others)]
 
 
-def _kept(e: Emitter, codec: KeyCodec, lower: ir.Value, own: Entry, other: Entry) -> Entry:
+def _compare_exchange(e: Emitter, codec: KeyCodec, lower: ir.Value, own: Entry, other: Entry) -> Entry:
     """The lower of two entries, or the upper."""
     b = e.builder
     keep = b.icmp_unsigned("==", codec.less(e, own, other), lower)
@@ -198,13 +198,7 @@ def load_entries(order_of: KeyCodec, each: int, space: int = SHARED) -> Callable
 
     @emitted(order_of.tuple_of(each))
     def emit(e, room, first, limit):
-        b, entries = e.builder, []
-        for k in range(each):
-            slot = b.add(first, first.type(k * order_of.threads))
-            in_bounds = b.icmp_signed("<", slot, limit)
-            entry = order_of.get(e, room, b.select(in_bounds, slot, slot.type(0)), space)
-            entries.append([b.select(in_bounds, word, ONES) for word in entry])
-        return order_of.packed(e, entries)
+        return order_of.entries_from(e, each, first, limit, lambda slot: order_of.get(e, room, slot, space))
 
     return emit
 

@@ -85,10 +85,10 @@ class ThreadGroup:
         spread = across or 1
         arrays = [e.shared_array(shared_type(part), groups * spread) for part in state]
         if across:
-            self._leave(e, arrays, state, thread)
+            self._store_state(e, arrays, state, thread)
         else:
             with b.if_then(b.icmp_unsigned("==", b.and_(thread, I32(WARP - 1)), I32(0))):
-                self._leave(e, arrays, state, b.lshr(thread, I32(5)))
+                self._store_state(e, arrays, state, b.lshr(thread, I32(5)))
         e.barrier()
         if len(state) > FEW_VALUES and not across:  # each lane takes one state, and the lanes of every warp merge them
             slot = b.and_(thread, I32(groups - 1))
@@ -122,7 +122,7 @@ class ThreadGroup:
         with b.if_else(b.icmp_unsigned(">", side, I32(WARP))) as (many_warps, one_warp):
             with many_warps:
                 with b.if_then(b.icmp_unsigned("==", lane, I32(0))):
-                    self._leave(e, arrays, state, b.lshr(thread, I32(5)))
+                    self._store_state(e, arrays, state, b.lshr(thread, I32(5)))
                 e.barrier()
                 slot, empty = b.and_(lane, I32(groups - 1)), rule_of.empty.emit(e, [])
                 in_bounds = b.icmp_unsigned("<", slot, b.lshr(side, I32(5)))
@@ -178,7 +178,7 @@ class ThreadGroup:
         values = [b.load(b.gep(array, [index])) for array in arrays]
         return [b.trunc(v, p.type) if p.type != v.type else v for v, p in zip(values, like)]
 
-    def _leave(self, e: Emitter, arrays: list[ir.Value], state: State, index: ir.Value) -> None:
+    def _store_state(self, e: Emitter, arrays: list[ir.Value], state: State, index: ir.Value) -> None:
         for array, part in zip(arrays, state):
             value = e.builder.zext(part, I8) if part.type == I1 else part
             e.builder.store(value, e.builder.gep(array, [index]))
