@@ -2,12 +2,16 @@
 
 import inspect
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+from fusedsl.backends import cuda
 from fusedsl.backends.cuda.compiler.namespace import namespace
 from fusedsl.backends.cuda.emit.intrinsic import FILES, Function, Maker, Method, Named
 from fusedsl.backends.cuda.tile import Tile, load_value, udiv
+
+CUDA = Path(cuda.__file__).parent
 
 
 def shape(parameters):
@@ -58,3 +62,13 @@ def test_what_is_misspelt_is_not_emitted():
     with pytest.raises(TypeError, match="load_value"):
         load_value()
     assert isinstance(tile, Named)
+
+
+def test_no_intrinsic_has_the_name_of_a_file_beside_it():
+    """Importing the file would put the module in the place of the intrinsic."""
+    packages = {file.rpartition(".")[0] for file in FILES}
+    files = {
+        f"{package}.{path.stem}" for package in packages for path in (CUDA / package.replace(".", "/")).glob("*.py")
+    }
+    intrinsics = {f"{file.rpartition('.')[0]}.{name}" for file, names in FILES.items() for name in names}
+    assert files and not files & intrinsics

@@ -15,7 +15,7 @@ class RowGroupsIntrinsics(Named):
 
 RowGroups = _FILE.type("RowGroups", "threads, groups", RowGroupsIntrinsics)
 
-_FILE = File("rows_and_columns.grid_barrier")
+_FILE = File("rows_and_columns.grid_barrier_intrinsics")
 grid_dim = _FILE.function("grid_dim")
 grid_barrier = _FILE.function("grid_barrier", "semaphores, blocks")
 grid_barrier_exit = _FILE.function("grid_barrier_exit", "semaphores, blocks")

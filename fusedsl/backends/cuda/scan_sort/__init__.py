@@ -29,7 +29,7 @@ sort_warp = _FILE.maker("sort_warp", "codec, size", "room, entries")
 load_entries = _FILE.maker("load_entries", "codec, each, space=3", "room, first, limit")
 load_entry = _FILE.maker("load_entry", "codec, place, space=3", "room")
 
-_FILE = File("scan_sort.block_radix")
+_FILE = File("scan_sort.block_radix_sort")
 block_radix = _FILE.type("block_radix", "codec, size, positions", Named)
 radix_room = _FILE.maker("radix_room", "sorter", "")
 sort_row = _FILE.maker("sort_row", "sorter", "room, values, start, limit")

@@ -12,13 +12,13 @@ merge_equal_places = File("scatter.runs").maker(
 _SUMS = File("scatter.superaccumulator")
 accumulate_tile = _SUMS.maker("accumulate_tile", "tile, name, fold", "address, places, values, left")
 
-_FILE = File("scatter.private_bins")
+_FILE = File("scatter.private_bin_intrinsics")
 private_bins = _FILE.type("private_bins", "name, fold, bins, copies, threads, unit", Named)
 clear_bins = _FILE.maker("clear_bins", "bins", "")
 merge_into_bins = _FILE.maker("merge_into_bins", "bins, tile", "places, values, left")
 flush_bins = _FILE.maker("flush_bins", "bins", "address")
 
-_WORDS = File("scatter.private_words")
+_WORDS = File("scatter.private_word_intrinsics")
 private_words = _WORDS.type("private_words", "name, fold, chunks, places, copies, threads", Named)
 clear_words = _WORDS.maker("clear_words", "words", "")
 merge_into_words = _WORDS.maker("merge_into_words", "words, tile", "address, places, values, left")

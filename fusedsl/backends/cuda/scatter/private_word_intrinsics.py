@@ -17,7 +17,7 @@ from ..tile.loops import repeated, when
 from ..tile.shuffle import WARP, shuffle
 from ..tile.tile import Tile
 from .intrinsics import merge
-from .private_bins import WORD, PrivateBins, bin_of_copies, load_word, merge_bin, store_word
+from .private_bin_intrinsics import WORD, PrivateBins, bin_of_copies, load_word, merge_bin, store_word
 from .runs import place_or_none
 from .superaccumulator import terms, word_address
 
