@@ -33,6 +33,8 @@ class Operand:
     base: int = -1  # pairs, shifted loads: the operand whose addresses this one's follow, in the same array; -1: none
     displacement: int = 0  # of these: elements from the addresses of that operand to its own
     alignment: int = 0  # pairs: of each of its addresses, in bytes, where it is more than an element's
+    one_line: bool = False  # rows over several column axes: along all of them together, its elements are contiguous
+    strided_as: int = -1  # these rows: the operand before it that has its strides along these axes; -1: none
 
 
 @dataclass(frozen=True)

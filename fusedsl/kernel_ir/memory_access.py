@@ -126,6 +126,11 @@ def stride_kinds(extents: Sequence[int], strides: Sequence[int]) -> str:
     )
 
 
+def is_one_line(extents: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether an array of these extents is contiguous along all of its axes together."""
+    return tuple(strides) == tuple(prod(extents[a + 1 :]) for a in range(len(extents)))
+
+
 def vector_width(dtypes: Sequence[DType], strides: Sequence[str]) -> int:
     """Elements of a vector: 16 bytes of the widest array that is contiguous along the last axis.
 

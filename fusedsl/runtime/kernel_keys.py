@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from ..backends.cuda.combo import ComboKernel, ComboSchedule
 from ..backends.cuda.schedule import Schedule
-from ..kernel_ir.kernel import KernelIR
+from ..kernel_ir.kernel import KernelIR, Operand
 
 
 def unnumbered(name: str) -> str:
     """A kernel's name without its number in the program: equal kernels are one binary, under its first name."""
     return name.rstrip("0123456789")
+
+
+def _addressing(o: Operand) -> tuple:
+    """How an operand's addresses follow from others, or from the numbers of its elements."""
+    return o.base, o.displacement, o.alignment, o.one_line, o.strided_as
 
 
 def kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tuple:
@@ -22,8 +27,7 @@ def kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tup
         return tuple(map(kernel_key, kernel.kernels, schedule.members))
     along_last = schedule is None or not schedule.multiplies
     operands = tuple(
-        (o.dtype.name, o.strides, o.access if along_last else "", o.rank, o.base, o.displacement, o.alignment)
-        for o in kernel.operands
+        (o.dtype.name, o.strides, o.access if along_last else "", o.rank, *_addressing(o)) for o in kernel.operands
     )
     positions = tuple(p.axis for p in kernel.positions)
     near = () if along_last else tuple((o.near, o.near_access) for o in kernel.operands)

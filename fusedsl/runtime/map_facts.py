@@ -1,5 +1,5 @@
 """Facts of bound kernels that CUDA's schedules read: extents that counters divide, loads at neighbouring rows, which
-axes elements are near along."""
+axes elements are near along, whose elements are placed alike."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.kernel import ALIGNED, Operand
-from ..kernel_ir.memory_access import MergedAxes
+from ..kernel_ir.memory_access import MergedAxes, is_one_line
 from ..kernel_ir.plan import KernelPlan
 from .bound_kernel import BoundArrays
 
@@ -77,3 +77,19 @@ def columns_are_nearer(merged: MergedAxes, row_axes: int) -> bool:
     if not row_axes or not lines or any(abs(line[-1]) == 1 for line in lines):
         return False
     return all(abs(line[-1]) < min((abs(s) for s in line[:row_axes] if s), default=0) for line in lines)
+
+
+def placed_alike(operands: tuple[Operand, ...], merged: MergedAxes, row_axes: int) -> tuple[Operand, ...]:
+    """The operands of rows over several column axes: along these an array may be one line, or have another's strides.
+
+    The vectors of a line need no offsets, those of arrays with the same strides share theirs.
+    """
+    if not row_axes or len(merged.extents) == row_axes + 1:
+        return operands
+    first: dict[tuple[int, ...], int] = {}
+    placed = []
+    for k, (operand, line) in enumerate(zip(operands, merged.strides)):
+        columns = line[row_axes:]
+        one_line, base = is_one_line(merged.extents[row_axes:], columns), first.setdefault(columns, k)
+        placed.append(replace(operand, one_line=one_line, strided_as=base if base < k and not one_line else -1))
+    return tuple(placed)

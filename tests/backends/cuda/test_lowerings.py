@@ -56,6 +56,9 @@ FORMS = {
     "combo": Form("Combo", "x.mT + 1, y * 2", {"x": (40, 37), "y": (999,)}),
     "transpose": Form("Transpose", "x.T + y", {"x": (131, 70), "y": (70, 131)}, np.float16),
     "rows": Form("ResidentRow", "softmax(x), argmax(x, -1)", {"x": (5, 1003)}, BRAIN),
+    "rows of several axes": Form(
+        "ResidentRow", "group_norm(x, 2, w, b)", {"x": (3, 4, 30, 8)} | dict.fromkeys("wb", (4,)), np.float16
+    ),
     "clusters": Form("ResidentRow", "softmax(x)", {"x": (2, 30001)}, facts={"multiprocessors": 40}),
     "rows in shared memory": Form("SmemRow", "softmax(x)", {"x": (3, 40001)}, BRAIN, {}),
     "looped rows": Form("LoopedRow", "x / sum(x)", {"x": (37, 1000)}, facts={}),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ....kernel_ir.kernel import Load, Position
 from ....kernel_ir.phase import Store
-from ..tile import Tile, divide, thread_idx
+from ..tile import Tile, TileIntrinsics, divide, thread_idx
 from .source_text import TILE, SourceBuilder, total
+
+LINE = TileIntrinsics("line_tile")  # of operands whose elements are one line
+VECTORS = TileIntrinsics("vector_tile")  # with one element for each vector
 
 
 @dataclass
@@ -22,20 +25,34 @@ class MultiAxisIndex:
     first: str
     count: str
     bases: dict[int, str] = field(default_factory=dict)  # where an operand's line begins, if not at its pointer
-    operands: Sequence[int] = ()
+    operands: Sequence[int] = ()  # that a vector has an offset in; where one line holds the elements it needs none
     position_axes: list[int] = field(default_factory=list)  # axes whose positions are read
+    whole: TileIntrinsics = TILE
+    line: TileIntrinsics = LINE
+    step: int = 0  # vectors between two of a thread
+    suffix: str = ""  # of the names of a piece's offsets
 
     @property
     def index(self) -> str:
         return self.src.kernel.index
 
+    @property
+    def has_lines(self) -> bool:
+        return any(operand.one_line for operand in self.src.kernel.operands)
+
     def define(self, operands: Sequence[int], vectors: int, step: Mapping[str, Any]) -> None:
         """Write the function that places a vector, and count the vectors; `step` says how a thread's are apart."""
-        self.operands = operands
+        self.operands = sorted({self._placed_as(k) for k in operands if not self.src.kernel.operands[k].one_line})
         self.position_axes = [p.axis for p in self.src.kernel.positions if p.axis in self.axes]
         if self.operands or self.position_axes:
             self._define_place(vectors, step)
         self._count()
+
+    def define_line(self, vectors: int, step: int, checks: str) -> None:
+        """The tile of operands whose elements are one line: vectors are neighbours there, as their numbers are."""
+        src, width, self.step = self.src, self.width, step
+        src.bind("line_tile", Tile(width=width, vectors=vectors, step=step * width, checks=checks))
+        src.assign("elements", f"{self.index}({self.count} * {width})" if width > 1 else self.count)
 
     def begin_tiles(self, vectors: int, threads: int, operands: Sequence[int]) -> None:
         """Define the tile of a thread, whose vectors are `threads` apart, and find the first one of its block."""
@@ -110,23 +127,58 @@ class MultiAxisIndex:
 
     def emit_offsets(self) -> None:
         """Find the offsets of a thread's vectors."""
+        self._find_element()
         results = [f"place_{axis}" for axis in self.position_axes] + [self.offset(k) for k in self.operands]
         if results:
             given = (f"{self.index}({a})" if "stride" in a or a[0] == "n" else a for a in self.arguments)
             self.src.assign(", ".join(results), self.place(self.numbers(self.first, self.count), *given))
 
+    def _find_element(self) -> None:
+        """The first element of a thread's vectors where one line holds all."""
+        if self.has_lines:
+            first = f"{self.index}({self.first} * {self.width})" if self.width > 1 else self.first
+            self.src.assign(f"element{self.suffix}", first)
+
+    def piece(self, number: int, tile: TileIntrinsics, first: int, checks: str) -> MultiAxisIndex:
+        """The index of a tile of some of the vectors, from `first` on, that begins at start_`number`."""
+        suffix, step = f"_{number}", self.step
+        if self.operands:
+            take = self.src.bind(f"take_offsets{suffix}", VECTORS.slice(first, len(checks)))
+            for k in self.operands:
+                self.src.assign(f"{self.offset(k)}{suffix}", take(self.offset(k)))
+        line = LINE
+        if self.has_lines:
+            shape = Tile(width=self.width, vectors=len(checks), step=step * self.width, checks=checks)
+            line = self.src.bind(f"line_tile{suffix}", shape)
+        part = replace(self, first=f"start{suffix}", whole=tile, line=line, suffix=suffix)
+        part._find_element()
+        return part
+
+    def _placed_as(self, k: int) -> int:
+        """The operand whose vectors have the offsets of this one's."""
+        base = self.src.kernel.operands[k].strided_as
+        return k if base < 0 else base
+
     def offset(self, k: int) -> str:
-        return f"{self.src.names.operand(k)}_offset"
+        return f"{self.src.names.operand(self._placed_as(k))}_offset{self.suffix}"
+
+    def tile(self, k: int) -> TileIntrinsics:
+        return self.line if self.src.kernel.operands[k].one_line else self.whole
+
+    def place_in(self, k: int) -> tuple[str, str]:
+        """Where a thread's vectors of an operand begin, and where these end."""
+        of_line = self.src.kernel.operands[k].one_line
+        return (f"element{self.suffix}", "elements") if of_line else (self.offset(k), self.count)
 
     def base(self, k: int) -> str:
         return self.bases.get(k, self.src.names.pointer(k))
 
     def load(self, load: Load) -> None:
-        src, name, k = self.src, load.value.name, load.operand
+        src, name, k = self.src, f"{load.value.name}{self.suffix}", load.operand
         kind, stride = src.access(k, self.width)
-        src.stored[name] = src.kernel.operands[k].dtype
-        read = src.bind(f"load_{name}", TILE.load(src.stored[name].name, kind))
-        src.assign(name, read(self.base(k), self.offset(k), self.count, *stride))
+        src.stored[load.value.name] = src.kernel.operands[k].dtype
+        read = src.bind(f"load_{name}", self.tile(k).load(src.stored[load.value.name].name, kind))
+        src.assign(name, read(self.base(k), *self.place_in(k), *stride))
 
     def position(self, position: Position) -> None:
         name, along = position.value.name, position.axis == self.axes[-1]
@@ -134,8 +186,13 @@ class MultiAxisIndex:
         self.src.assign(name, read(f"place_{position.axis}"))
 
     def store(self, name: str, store: Store) -> None:
+        self.src.emit(self.stored(name, store, self.src.element(store.value)))
+
+    def stored(self, name: str, store: Store, value: str) -> str:
+        """The call that stores a value."""
         src, k = self.src, store.operand
         kind, stride = src.access(k, self.width)
-        value = src.element(store.value)
-        write = src.bind(name, TILE.store(src.kernel.operands[k].dtype.name, kind))
-        src.emit(write(self.base(k), self.offset(k), value, self.first, self.count, *stride))
+        write = src.bind(name, self.tile(k).store(src.kernel.operands[k].dtype.name, kind))
+        begin, end = self.place_in(k)
+        first = begin if src.kernel.operands[k].one_line else self.first
+        return write(self.base(k), begin, value, first, end, *stride)

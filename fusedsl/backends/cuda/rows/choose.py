@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from ....hardware import Hardware
 from ....kernel_ir.kernel import KernelIR
+from ..split_heuristics import finishes_at_once
 from .dynamic_threads import schedule_dynamic_threads
 from .looped import schedule_looped
 from .persistent_cluster import schedule_persistent_cluster
 from .resident import schedule_resident
-from .schedule import RowSchedule, contiguous
+from .schedule import RowSchedule, contiguous, spans_axes
 from .smem import schedule_smem
 
 
@@ -25,7 +26,8 @@ def schedule_rows(
     """
     if kernel.resident:
         schedule: RowSchedule | None = schedule_dynamic_threads(kernel, extents, hardware) if flexible else None
-        if schedule is None and contiguous(kernel):
+        held = contiguous(kernel) or (spans_axes(kernel) and not finishes_at_once(kernel))
+        if schedule is None and held:
             schedule = schedule_resident(kernel, extents, hardware)
         schedule = schedule_persistent_cluster(kernel, extents, hardware, schedule) or schedule
     else:

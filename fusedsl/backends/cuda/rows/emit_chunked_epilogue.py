@@ -48,15 +48,24 @@ class ChunkedEpilogue:
             chunk = first // s.epilogue_vectors
             self.before(first)
             tile, take, start = self._define(chunk, first)
+            checks = self.index.checks()[first : first + s.epilogue_vectors]
+            placed = self.index.multi_axis.piece(chunk, tile, first, checks) if self.index.multi_axis else None
             call = src.bind(f"{function}_{chunk}", tile.elementwise(kinds)(function), src.functions)
             for value in body.args:
                 if value.name in resident:
                     src.assign(f"{value.name}_{chunk}", take(value.name))
+                elif value.name in fresh and placed:
+                    placed.load(fresh[value.name])
                 elif value.name in fresh:
                     self.load(fresh[value.name], tile, f"{value.name}_{chunk}", first, start)
             arguments = (f"{v.name}_{chunk}" if v.name in resident or v.name in fresh else v.name for v in body.args)
             src.assign(", ".join(f"{result}_{chunk}" for result in results), call(*arguments))
-            stores = [self._store(store, f"store_{number}_{k}", chunk, tile) for k, store in enumerate(phase.stores)]
+            stores = [
+                placed.stored(f"store_{number}_{k}_{chunk}", store, f"{store.value}_{chunk}")
+                if placed
+                else self._store(store, f"store_{number}_{k}", chunk, tile)
+                for k, store in enumerate(phase.stores)
+            ]
             with src.if_(emitter.layout.stores):
                 src.emit(*stores)
 
@@ -68,7 +77,7 @@ class ChunkedEpilogue:
         tile = src.bind(f"piece_{chunk}", Tile(**index.shape(count), checks=checks, **index.exact))
         # unaligned rows have no time to compute anew
         take = src.bind(f"take_{chunk}", TILE.slice(first, count, rematerialize=not index.peeled))
-        skipped = f"{block_dim_x()} * {first * s.width}" if s.max_threads else first * s.vector_stride
+        skipped = f"{block_dim_x()} * {first * s.width}" if s.max_threads else first * index.vector_step
         src.assign(f"start_{chunk}", f"{index.index}(start + {skipped})")
         return tile, take, f"start_{chunk}"
 

@@ -178,10 +178,11 @@ class RowElements:
 
     def store(self, name: str, store: Store, value: str) -> str:
         index, k = self.index, store.operand
+        if index.multi_axis:
+            return index.multi_axis.stored(name, store, value)
         kind, stride = self.src.access(k, self.schedule.width)
         write = self.src.bind(f"{self.prefix}{name}", self.tile.store(self.kernel.operands[k].dtype.name, kind))
-        place = index.multi_axis.offset(k) if index.multi_axis else index.column
-        return write(index.bases[k], place, value, index.column, index.limit, *stride)
+        return write(index.bases[k], index.column, value, index.column, index.limit, *stride)
 
     def store_row(self, name: str, store: Store) -> str:
         write = self.src.bind(name, store_value(self.kernel.operands[store.operand].dtype.name))

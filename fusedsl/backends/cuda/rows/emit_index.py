@@ -25,8 +25,9 @@ class RowIndex:
     def __post_init__(self) -> None:
         self.kernel, self.index = self.src.kernel, self.src.kernel.index
         self.row = "row0" if self.kernel.row_axes == 1 else "row"  # the number of a row, by which its axes are found
-        split = self.schedule.vectors * self.schedule.threads if self.kernel.column_axes > 1 else 0
-        self.stride = str(split or self.schedule.tile_elements)  # of a loop: elements, or vectors of several axes
+        s, several = self.schedule, self.kernel.column_axes > 1  # of several axes, columns count vectors
+        self.vector_step = s.threads * s.cluster if several else s.vector_stride
+        self.stride = str(s.vectors * self.vector_step if several else s.tile_elements)  # of a loop
         # the start of a thread's last tile; a thread without one gets a position before its first
         self.last = f"start + (max(columns - 1 - start, 0) & -{self.stride})"
 
@@ -73,8 +74,7 @@ class RowIndex:
     def shape(self, vectors: int) -> dict[str, Any]:
         """So many vectors of a thread, as Tile takes them: `step` is compiled where the number of threads is."""
         s = self.schedule
-        step = s.threads if self.kernel.column_axes > 1 else s.vector_stride
-        return {"width": s.width, "vectors": vectors} | ({} if s.max_threads else {"step": step})
+        return {"width": s.width, "vectors": vectors} | ({} if s.max_threads else {"step": self.vector_step})
 
     @property
     def exact(self) -> dict[str, Any]:
@@ -203,10 +203,14 @@ class RowIndex:
         src.assign("edge", f"({', '.join(f'edge_{k}' for k in range(count))},)")
 
     def _find_scattered_columns(self) -> None:
-        """Several column axes: vectors are numbered, and placed as the loop meets them."""
+        """Several column axes: vectors are numbered, and placed as a loop meets them, or at once if they are held."""
         kernel, rows = self.kernel, self.kernel.row_operands
         axes = tuple(range(kernel.row_axes, kernel.axes))
-        self.multi_axis = MultiAxisIndex(self.src, axes, self.schedule.width, "column", "columns", self.bases)
+        self.multi_axis = MultiAxisIndex(self.src, axes, self.schedule.width, self.column, "columns", self.bases)
         used = [k for k in range(len(kernel.operands)) if k not in rows]
-        self.multi_axis.define(used, self.schedule.vectors, {"step": self.schedule.threads})
+        self.multi_axis.define(used, self.schedule.vectors, {"step": self.vector_step})
+        if any(operand.one_line for operand in kernel.operands):
+            self.multi_axis.define_line(self.schedule.vectors, self.vector_step, self.checks())
         self.src.assign("start", f"{self.multi_axis.index}(thread_in_row)")
+        if self.schedule.resident:
+            self.multi_axis.emit_offsets()

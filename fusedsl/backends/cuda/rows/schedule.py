@@ -123,6 +123,12 @@ def contiguous(kernel: KernelIR) -> bool:
     return kernel.column_axes == 1 and (not whole or any(kernel.operands[k].strides[-1] == "1" for k in whole))
 
 
+def spans_axes(kernel: KernelIR) -> bool:
+    """True if there are several column axes and an array with an element per column is contiguous along the last."""
+    whole = kernel.element_operands
+    return kernel.column_axes > 1 and any(kernel.operands[k].strides[-1] == "1" for k in whole)
+
+
 def needs_whole_block(kernel: KernelIR) -> bool:
     """True if one block has to process a row: in a subkernel, or if a row is scanned or sorted."""
     return kernel.is_subkernel or any(phase.scans or phase.sort or phase.ranks for phase in kernel.phases)

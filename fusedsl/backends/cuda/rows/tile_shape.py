@@ -44,7 +44,7 @@ class RowProblem:
 
     @property
     def columns(self) -> int:
-        return self.extents[-1]
+        return prod(self.extents[self.kernel.row_axes :])
 
     @property
     def rows(self) -> int:
