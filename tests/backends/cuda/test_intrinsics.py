@@ -8,6 +8,7 @@ import pytest
 
 from fusedsl.backends import cuda
 from fusedsl.backends.cuda.compiler.namespace import namespace
+from fusedsl.backends.cuda.compiler.numba_backend import emitted, numba_type, types
 from fusedsl.backends.cuda.emit.intrinsic import FILES, Function, Maker, Method, Named
 from fusedsl.backends.cuda.tile import Tile, load_value, udiv
 
@@ -72,3 +73,22 @@ def test_no_intrinsic_has_the_name_of_a_file_beside_it():
     }
     intrinsics = {f"{file.rpartition('.')[0]}.{name}" for file, names in FILES.items() for name in names}
     assert files and not files & intrinsics
+
+
+def test_constants_of_an_intrinsic_are_keyword_parameters_of_its_code():
+    @emitted(lambda name: types.UniTuple(numba_type(name), 2))
+    def repeat(e, value, *, kinds, name: str, count: int = 2):
+        return [(value, kinds, name)] * count
+
+    assert str(inspect.signature(repeat)) == "(name: str, count: int = 2)"
+    result, code = repeat("int32").rule(types.int64)
+    assert result == types.UniTuple(types.int32, 2)
+    assert code(Packed(), "x") == (result, [("x", (types.int64,), "int32")] * 2)
+    assert repeat("int32", count=3).rule(types.int64)[1](Packed(), "x")[1] == [("x", (types.int64,), "int32")] * 3
+
+
+class Packed:
+    """Packs values as (type, values)."""
+
+    def pack(self, kind, values):
+        return kind, values

@@ -22,32 +22,23 @@ def byte_table(name: str) -> Callable:
     return intrinsic(0)(rule)
 
 
-def byte_element(name: str) -> Callable:
+@emitted(lambda name: numba_type(dtype(name).compute.name))
+def byte_element(e, number, *, name: str):
     """`element(number)`: the element of this type whose bits are a number below 256, as bodies compute with it."""
     kind = dtype(name)
-    result = numba_type(kind.compute.name)
-
-    @emitted(result)
-    def emit(e, number):
-        bits = e.builder.trunc(number, I8)
-        if kind.kind == "b":
-            return e.builder.icmp_unsigned("!=", bits, I8(0))
-        return convert.widen(e, bits, name) if kind.storage else bits
-
-    return emit
+    bits = e.builder.trunc(number, I8)
+    if kind.kind == "b":
+        return e.builder.icmp_unsigned("!=", bits, I8(0))
+    return convert.widen(e, bits, name) if kind.storage else bits
 
 
-def set_entry(name: str) -> Callable:
+@emitted(types.void)
+def set_entry(e, table, number, value, *, kinds, name: str):
     """`set_entry(name)(table, number, value)`: write an entry of this type."""
     kind = dtype(name)
-
-    @emitted(types.void)
-    def emit(e, table, number, value, *, kinds):
-        value = e.cast(value, kinds[2], numba_type(name))
-        value = e.builder.zext(value, I8) if value.type == I1 else value
-        e.builder.store(value, _entry_pointer(e, kind, table, number), align=kind.itemsize)
-
-    return emit
+    value = e.cast(value, kinds[2], numba_type(name))
+    value = e.builder.zext(value, I8) if value.type == I1 else value
+    e.builder.store(value, _entry_pointer(e, kind, table, number), align=kind.itemsize)
 
 
 def look_up(name: str) -> Callable:

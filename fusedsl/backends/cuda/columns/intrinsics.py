@@ -77,70 +77,54 @@ class ColumnReducer:
 
         return intrinsic(0)(rule)
 
-    def combine(self, rule_of: ReduceOp) -> Callable:
+    @emitted(lambda self, rule_of: self.result(rule_of))
+    def combine(self, e, x, y, *, rule_of: ReduceOp):
         """`merge(a, b)`: two vectors of states as one."""
+        pairs = zip(self._unpack(e, rule_of, x), self._unpack(e, rule_of, y))
+        return self._pack(e, rule_of, [rule_of.merge.emit(e, state + other_state) for state, other_state in pairs])
 
-        @emitted(self.result(rule_of))
-        def emit(e, x, y):
-            pairs = zip(self._unpack(e, rule_of, x), self._unpack(e, rule_of, y))
-            return self._pack(e, rule_of, [rule_of.merge.emit(e, state + other_state) for state, other_state in pairs])
-
-        return emit
-
-    def all_reduce(self, rule_of: ReduceOp) -> Callable:
+    @emitted(lambda self, rule_of: self.result(rule_of))
+    def all_reduce(self, e, value, *, rule_of: ReduceOp):
         """`join(states)`: those of all levels merged, the same bits in each of them."""
+        states = self._unpack(e, rule_of, value)
+        if self.max_threads:
+            return self._pack(e, rule_of, self._joined_lines(e, rule_of, states))
+        return self._pack(e, rule_of, self._joined(e, rule_of, states) if self.threads_y > 1 else states)
 
-        @emitted(self.result(rule_of))
-        def emit(e, value):
-            states = self._unpack(e, rule_of, value)
-            if self.max_threads:
-                return self._pack(e, rule_of, self._joined_lines(e, rule_of, states))
-            return self._pack(e, rule_of, self._joined(e, rule_of, states) if self.threads_y > 1 else states)
-
-        return emit
-
-    def align(self, rule_of: ReduceOp) -> Callable:
+    @emitted(lambda self, rule_of: self.result(rule_of))
+    def align(self, e, value, shift, begins, ends, *, rule_of: ReduceOp):
         """`align(states, shift, begins, ends)`: the states of a vector that begins `shift` elements later, from this
         lane's and the next one's; where a line or the lanes end, nobody lends what is wanted, and it is of no use."""
+        b, lane, level, side = e.builder, self._lane(e), self._level(e), self._side(e)
+        states = self._unpack(e, rule_of, value)
+        kinds = [part.type for part in states[0]]
+        columns, first = self._pool(e, kinds), b.mul(level, side)
+        threads = b.mul(side, e.special_register("ntid.y") if self.max_threads else I32(self.threads_y))
+        first_lane = b.or_(begins, b.icmp_unsigned("==", lane, I32(0)))
+        last_lane = b.or_(ends, b.icmp_unsigned("==", lane, b.sub(side, I32(1))))
+        e.barrier()  # the results of an earlier fold have been read
+        for k, state in enumerate(states):
+            lent = b.icmp_signed("<", I32(k), shift)
+            place = b.and_(b.sub(I32(k), shift), I32(self.width - 1))
+            owner = b.select(lent, b.sub(lane, I32(1)), lane)
+            with b.if_then(b.not_(b.and_(lent, first_lane))):
+                write_part(e, columns, b.add(b.mul(place, threads), b.add(first, owner)), state)
+        e.barrier()
+        moved = []
+        for k in range(self.width):
+            lent = b.icmp_signed(">=", I32(k), b.sub(I32(self.width), shift))
+            place = b.select(b.and_(lent, last_lane), I32(0), I32(k))
+            moved.append(read_part(e, columns, b.add(b.mul(place, threads), b.add(first, lane)), kinds))
+        return self._pack(e, rule_of, moved)
 
-        @emitted(self.result(rule_of))
-        def emit(e, value, shift, begins, ends):
-            b, lane, level, side = e.builder, self._lane(e), self._level(e), self._side(e)
-            states = self._unpack(e, rule_of, value)
-            kinds = [part.type for part in states[0]]
-            columns, first = self._pool(e, kinds), b.mul(level, side)
-            threads = b.mul(side, e.special_register("ntid.y") if self.max_threads else I32(self.threads_y))
-            first_lane = b.or_(begins, b.icmp_unsigned("==", lane, I32(0)))
-            last_lane = b.or_(ends, b.icmp_unsigned("==", lane, b.sub(side, I32(1))))
-            e.barrier()  # the results of an earlier fold have been read
-            for k, state in enumerate(states):
-                lent = b.icmp_signed("<", I32(k), shift)
-                place = b.and_(b.sub(I32(k), shift), I32(self.width - 1))
-                owner = b.select(lent, b.sub(lane, I32(1)), lane)
-                with b.if_then(b.not_(b.and_(lent, first_lane))):
-                    write_part(e, columns, b.add(b.mul(place, threads), b.add(first, owner)), state)
-            e.barrier()
-            moved = []
-            for k in range(self.width):
-                lent = b.icmp_signed(">=", I32(k), b.sub(I32(self.width), shift))
-                place = b.select(b.and_(lent, last_lane), I32(0), I32(k))
-                moved.append(read_part(e, columns, b.add(b.mul(place, threads), b.add(first, lane)), kinds))
-            return self._pack(e, rule_of, moved)
-
-        return emit
-
-    def store_partial(self, rule_of: ReduceOp, begin: int) -> Callable:
+    @emitted(types.void)
+    def store_partial(self, e, at, value, *, rule_of: ReduceOp, begin: int):
         """`store_partial(address, states)`: level 0 stores them to global memory, `begin` bytes into the record."""
-
-        @emitted(types.void)
-        def emit(e, at, value):
-            b, states = e.builder, self._unpack(e, rule_of, value)
-            with b.if_then(b.icmp_unsigned("==", self._level(e), I32(0))):
-                for address, state in zip(self._part_addresses(e, at, begin, self._lane(e), states[0]), zip(*states)):
-                    for k, part in enumerate(state):
-                        st_global(e, b.add(address, I64(k * size_of(part.type))), part)
-
-        return emit
+        b, states = e.builder, self._unpack(e, rule_of, value)
+        with b.if_then(b.icmp_unsigned("==", self._level(e), I32(0))):
+            for address, state in zip(self._part_addresses(e, at, begin, self._lane(e), states[0]), zip(*states)):
+                for k, part in enumerate(state):
+                    st_global(e, b.add(address, I64(k * size_of(part.type))), part)
 
     def load_partials(self, rule_of: ReduceOp, begin: int, record: int, batch: int) -> Callable:
         """`load_partials(address, first, parts)`: the merged states of `batch` records: `first`, `first` + levels, ….

@@ -164,21 +164,55 @@ def intrinsic(arity: int) -> Callable:
     return wrap
 
 
-def emitted(result: types.Type, arity: int | None = None) -> Callable:
-    """Make `emit(emitter, *values)` callable from kernel code: an intrinsic whose result has this type in any case.
+def emitted(result: types.Type | Callable[..., Any], arity: int | Callable[..., int] | None = None) -> Callable:
+    """Make `emit(emitter, *values)` callable from kernel code: an intrinsic whose result has this type.
 
-    If it has a keyword `kinds`, it gets the types of its arguments.
+    Keyword-only parameters are constants: a function that has some, or a method, makes the intrinsic for given ones.
+    `kinds` is none of them: it gets the types of the values. `result` and `arity`, the number of values, may be
+    functions of constants, `self` and `kinds`, by name. Values in a list are packed as the result.
     """
 
     def wrap(emit: Callable) -> Callable:
-        typed = emit.__code__.co_kwonlyargcount
+        parameters = inspect.signature(emit).parameters.values()
+        constants = [p for p in parameters if p.name == "self" or (p.kind is p.KEYWORD_ONLY and p.name != "kinds")]
+        signature = inspect.Signature([p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in constants])
+        count = arity or sum(p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self" for p in parameters) - 1
 
-        def rule(*kinds):
-            return result, functools.partial(emit, kinds=kinds) if typed else emit
+        @functools.wraps(emit)
+        def make(*arguments: Any, **named: Any) -> Callable:
+            bound = signature.bind(*arguments, **named)
+            bound.apply_defaults()
+            return intrinsic(_by_name(count, bound.arguments))(_rule(emit, result, bound.arguments))
 
-        return intrinsic(emit.__code__.co_argcount - 1 if arity is None else arity)(rule)
+        make.__signature__ = signature  # type: ignore[attr-defined]
+        return make if constants else make()
 
     return wrap
+
+
+def _rule(emit: Callable, result: Any, constants: dict[str, Any]) -> Callable:
+    """The rule of an intrinsic (see `intrinsic`) whose code `emit` writes with these constants."""
+    typed = "kinds" in inspect.signature(emit).parameters
+    owner = [constants["self"]] if "self" in constants else []
+    emit = functools.partial(emit, *owner, **{name: value for name, value in constants.items() if name != "self"})
+
+    def rule(*kinds):
+        kind = _by_name(result, {**constants, "kinds": kinds})
+
+        def code(e, *values):
+            emitted_value = emit(e, *values, **({"kinds": kinds} if typed else {}))
+            return e.pack(kind, emitted_value) if isinstance(emitted_value, list) else emitted_value
+
+        return None if kind is None else (kind, code)
+
+    return rule
+
+
+def _by_name(value: Any, arguments: dict[str, Any]) -> Any:
+    """A value, or what a function of some of these arguments makes of them."""
+    if isinstance(value, (types.Type, int)):
+        return value
+    return value(**{name: arguments[name] for name in inspect.signature(value).parameters})
 
 
 class ScalarFunction:

@@ -13,21 +13,16 @@ from ..tile.thread_index import quotient
 from ..tile.tile import Tile
 
 
-def load_each(tile: Tile, name: str) -> Callable:
+@emitted(lambda tile, name: stored_type(dtype(name), tile.count, tile.width))
+def load_each(e, address, offsets, *, tile: Tile, name: str):
     """`load(address, offsets)`: an element at each of these offsets, in elements, all of which exist."""
     kind = dtype(name)
-    result = stored_type(kind, tile.count, tile.width)
-
-    @emitted(result)
-    def emit(e, address, offsets):
-        b, elements = e.builder, []
-        for offset in e.unpack(offsets, tile.count):
-            at = b.add(address, b.mul(b.sext(offset, I64), I64(kind.itemsize)))
-            elements += load_vector(e, kind, 1, at, None)
-        vectors = [elements[k : k + tile.width] for k in range(0, tile.count, tile.width)]
-        return e.pack(result, [value for vector in vectors for value in paired(e, kind, vector)])
-
-    return emit
+    b, elements = e.builder, []
+    for offset in e.unpack(offsets, tile.count):
+        at = b.add(address, b.mul(b.sext(offset, I64), I64(kind.itemsize)))
+        elements += load_vector(e, kind, 1, at, None)
+    vectors = [elements[k : k + tile.width] for k in range(0, tile.count, tile.width)]
+    return [value for vector in vectors for value in paired(e, kind, vector)]
 
 
 def positions_in_order(tile: Tile, axes: int) -> Callable:

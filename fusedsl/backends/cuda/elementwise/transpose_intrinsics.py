@@ -166,35 +166,27 @@ class SmemTranspose:
         count = self.patch.edge**2 // (self.patch.threads * self.group)
         return types.UniTuple(getattr(types, self.word.name), count)
 
-    def load(self) -> Callable:
+    @emitted(lambda self: self.register_type)
+    def load(self, e, base, column_stride, rows, columns):
         """`fetch(base, column_stride, rows, columns)`: this thread's share of the patch, as words for shared memory."""
+        b, elements = e.builder, []
+        for row, column in self._places(e):
+            lines = []
+            for k in range(self.group):
+                at = clamp_row(b, b.add(column, I32(k)), columns, 1)
+                line = offset_address(b, base, at, column_stride, self.kind)
+                lines.append(self._read(e, line, row, rows))
+            elements += [join_elements(b, self.size, [line[j] for line in lines]) for j in range(self.length)]
+        return e.pack(self.register_type, elements)
 
-        @emitted(self.register_type)
-        def emit(e, base, column_stride, rows, columns):
-            b, elements = e.builder, []
-            for row, column in self._places(e):
-                lines = []
-                for k in range(self.group):
-                    at = clamp_row(b, b.add(column, I32(k)), columns, 1)
-                    line = offset_address(b, base, at, column_stride, self.kind)
-                    lines.append(self._read(e, line, row, rows))
-                elements += [join_elements(b, self.size, [line[j] for line in lines]) for j in range(self.length)]
-            return e.pack(self.register_type, elements)
-
-        return emit
-
-    def store_smem(self) -> Callable:
+    @emitted(types.void)
+    def store_smem(self, e, shared, packed):
         """`store_smem(shared, packed)`: store the fetched tile to shared memory."""
-
-        @emitted(types.void)
-        def emit(e, shared, packed):
-            words = e.unpack(packed, len(self.register_type))
-            for number, (row, column) in enumerate(self._places(e)):
-                for j in range(self.length):
-                    at = self._shared(e, shared, e.builder.add(row, I32(j)), column)
-                    st_shared(e, self.word, 1, at, [words[number * self.length + j]])
-
-        return emit
+        words = e.unpack(packed, len(self.register_type))
+        for number, (row, column) in enumerate(self._places(e)):
+            for j in range(self.length):
+                at = self._shared(e, shared, e.builder.add(row, I32(j)), column)
+                st_shared(e, self.word, 1, at, [words[number * self.length + j]])
 
     def load_smem(self) -> Callable:
         """`load_smem(shared)`: load the thread's tile from shared memory."""
@@ -210,42 +202,32 @@ class SmemTranspose:
 
         return emit
 
-    def store_results(self) -> Callable:
+    @emitted(types.void)
+    def store_results(self, e, shared, values, *, kinds):
         """`store_results(shared, values)`: store a tile of results to shared memory."""
         patch, kind = self.patch, self.kind
         tile = Tile(patch.width, patch.vectors, ".")
+        elements = tile.narrowed(e, kind, values, kinds[1])
+        pieces = self._pieces(e)
+        size = len(elements) // len(pieces)
+        for number, (row, column, width) in enumerate(pieces):
+            part = elements[number * size : (number + 1) * size]
+            st_shared(e, kind, width, self._shared(e, shared, row, column), part)
 
-        @emitted(types.void)
-        def emit(e, shared, values, *, kinds):
-            elements = tile.narrowed(e, kind, values, kinds[1])
-            pieces = self._pieces(e)
-            size = len(elements) // len(pieces)
-            for number, (row, column, width) in enumerate(pieces):
-                part = elements[number * size : (number + 1) * size]
-                st_shared(e, kind, width, self._shared(e, shared, row, column), part)
-
-        return emit
-
-    def store(self) -> Callable:
+    @emitted(types.void)
+    def store(self, e, shared, base, column_stride, rows, columns):
         """`store(shared, base, column_stride, rows, columns)`: store the results from shared memory to the array."""
-
-        @emitted(types.void)
-        def emit(e, shared, base, column_stride, rows, columns):
-            b = e.builder
-            for row, column in self._places(e):
-                words = []
-                for j in range(self.length):
-                    at = self._shared(e, shared, b.add(row, I32(j)), column)
-                    words.append(ld_shared(e, self.word, 1, at)[0])
-                for k in range(self.group):
-                    here = b.add(column, I32(k))
-                    line = offset_address(b, base, here, column_stride, self.kind)
-                    room = b.select(b.icmp_signed("<", here, columns), b.sub(rows, row), I32(0))
-                    self._write(
-                        e, line, row, [element_of_word(b, self.size, self.group, word, k) for word in words], room
-                    )
-
-        return emit
+        b = e.builder
+        for row, column in self._places(e):
+            words = []
+            for j in range(self.length):
+                at = self._shared(e, shared, b.add(row, I32(j)), column)
+                words.append(ld_shared(e, self.word, 1, at)[0])
+            for k in range(self.group):
+                here = b.add(column, I32(k))
+                line = offset_address(b, base, here, column_stride, self.kind)
+                room = b.select(b.icmp_signed("<", here, columns), b.sub(rows, row), I32(0))
+                self._write(e, line, row, [element_of_word(b, self.size, self.group, word, k) for word in words], room)
 
     def _places(self, e: Emitter) -> list[tuple[ir.Value, ir.Value]]:
         """(first row, first column) of each piece of `length` rows and `group` columns that a thread moves."""

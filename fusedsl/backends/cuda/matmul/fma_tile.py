@@ -90,25 +90,21 @@ class FmaTile(FmaTileShape):
             elements += ld_shared(e, self.kind, width, address)
         return elements
 
-    def add_accumulators(self) -> Callable:
+    @emitted(types.void)
+    def add_accumulators(self, e, to, held, is_first, *, kinds):
         """`add(to, accumulators, is_first)`: adds them to those in shared memory; the first ones are stored."""
-
-        @emitted(types.void)
-        def emit(e, to, held, is_first, *, kinds):
-            b, accumulators, first = e.builder, e.unpack(held, self.count), e.cast(is_first, kinds[2], types.boolean)
-            addresses = self._sum_addresses(e, e.cast(to, kinds[0], i32))
-            with b.if_else(first) as (then, otherwise):
-                with then:
-                    for address, own in addresses:
-                        st_shared(e, self.kind, len(own), address, [accumulators[k] for k in own])
-                with otherwise:
-                    for address, own in addresses:
-                        before = ld_shared(e, self.kind, len(own), address)
-                        st_shared(
-                            e, self.kind, len(own), address, [b.fadd(x, accumulators[k]) for x, k in zip(before, own)]
-                        )
-
-        return emit
+        b, accumulators, first = e.builder, e.unpack(held, self.count), e.cast(is_first, kinds[2], types.boolean)
+        addresses = self._sum_addresses(e, e.cast(to, kinds[0], i32))
+        with b.if_else(first) as (then, otherwise):
+            with then:
+                for address, own in addresses:
+                    st_shared(e, self.kind, len(own), address, [accumulators[k] for k in own])
+            with otherwise:
+                for address, own in addresses:
+                    before = ld_shared(e, self.kind, len(own), address)
+                    st_shared(
+                        e, self.kind, len(own), address, [b.fadd(x, accumulators[k]) for x, k in zip(before, own)]
+                    )
 
     def _sum_addresses(self, e: Emitter, to: ir.Value) -> list[tuple[ir.Value, list[int]]]:
         """The address of each 16 bytes of a thread's accumulators in shared memory, and which they are."""

@@ -71,18 +71,14 @@ def output_coordinates(part: int) -> Callable:
     return emit
 
 
-def store_k_slice(name: str, along: bool) -> Callable:
+@emitted(types.void)
+def store_k_slice(e, base, tile, *, name: str, along: bool):
     """`put(at, values)`: this thread's elements of a K-slice into shared memory."""
     kind = dtype(name)
-
-    @emitted(types.void)
-    def emit(e, base, tile):
-        b = e.builder
-        for (lane, step), value in zip(_own_elements(e, along), e.unpack(tile, EACH)):
-            index = b.add(b.mul(step, I32(PADDED)), lane)
-            st_shared(e, kind, 1, _at(e, base, index, kind), [value])
-
-    return emit
+    b = e.builder
+    for (lane, step), value in zip(_own_elements(e, along), e.unpack(tile, EACH)):
+        index = b.add(b.mul(step, I32(PADDED)), lane)
+        st_shared(e, kind, 1, _at(e, base, index, kind), [value])
 
 
 def zero_accumulators(name: str) -> Callable:
@@ -92,38 +88,28 @@ def zero_accumulators(name: str) -> Callable:
     return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [element_type(kind)(0)] * (OWN * OWN))))
 
 
-def add_accumulators(name: str) -> Callable:
+@emitted(lambda name: types.UniTuple(numba_type(name), OWN * OWN))
+def add_accumulators(e, first, second, *, name: str):
     """`add(one, other)`: two threads' worth of accumulators, one by one."""
     kind = dtype(name)
-    result = types.UniTuple(numba_type(name), OWN * OWN)
-
-    @emitted(result)
-    def emit(e, first, second):
-        add = e.builder.fadd if kind.kind == "f" else e.builder.add
-        pairs = zip(e.unpack(first, OWN * OWN), e.unpack(second, OWN * OWN))
-        return e.pack(result, [add(x, y) for x, y in pairs])
-
-    return emit
+    add = e.builder.fadd if kind.kind == "f" else e.builder.add
+    pairs = zip(e.unpack(first, OWN * OWN), e.unpack(second, OWN * OWN))
+    return [add(x, y) for x, y in pairs]
 
 
-def multiply_k_slices(name: str) -> Callable:
+@emitted(lambda name: types.UniTuple(numba_type(name), OWN * OWN))
+def multiply_k_slices(e, a, c, accumulators_in, *, name: str):
     """`multiply(left, right, accumulators)`: the accumulators with the products of two K-slices added, step by step."""
     kind = dtype(name)
-    result = types.UniTuple(numba_type(name), OWN * OWN)
-
-    @emitted(result)
-    def emit(e, a, c, accumulators_in):
-        accumulators = e.unpack(accumulators_in, OWN * OWN)
-        row, column = _digits(e, TEAM)
-        first = e.builder.mul(row, I32(OWN))
-        for step in range(DEPTH):
-            x = _neighbours(e, kind, a, first, step * PADDED)
-            y = [_read(e, kind, 1, c, column, step * PADDED + part * TEAM)[0] for part in range(OWN)]
-            pairs = [(x[k % OWN], y[k // OWN]) for k in range(OWN * OWN)]
-            accumulators = [fused_multiply_add(e, kind, *pair, acc) for pair, acc in zip(pairs, accumulators)]
-        return e.pack(result, accumulators)
-
-    return emit
+    accumulators = e.unpack(accumulators_in, OWN * OWN)
+    row, column = _digits(e, TEAM)
+    first = e.builder.mul(row, I32(OWN))
+    for step in range(DEPTH):
+        x = _neighbours(e, kind, a, first, step * PADDED)
+        y = [_read(e, kind, 1, c, column, step * PADDED + part * TEAM)[0] for part in range(OWN)]
+        pairs = [(x[k % OWN], y[k // OWN]) for k in range(OWN * OWN)]
+        accumulators = [fused_multiply_add(e, kind, *pair, acc) for pair, acc in zip(pairs, accumulators)]
+    return accumulators
 
 
 def scatter(tile: Tile, name: str) -> Callable:

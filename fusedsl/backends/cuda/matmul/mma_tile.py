@@ -94,19 +94,15 @@ class MmaTile(MmaTileShape):
             words = [b.bitcast(value, I32) for value in left]
         return tf32_parts
 
-    def any_nonfinite(self) -> Callable:
+    @emitted(types.boolean)
+    def any_nonfinite(self, e, held):
         """`any_nonfinite(accumulators)`: whether a sum of the block's is not finite; all threads arrive here."""
-
-        @emitted(types.boolean)
-        def emit(e, held):
-            b, zero, chains = e.builder, ir.Constant(F32, 0.0), [ir.Constant(F32, 0.0)] * 4
-            for k, value in enumerate(e.unpack(held, self.count)):  # NaN or an infinity times 0 is NaN
-                chains[k % 4] = e.call(F32, "llvm.fma.f32", [value, zero, chains[k % 4]])
-            total = b.fadd(b.fadd(chains[0], chains[1]), b.fadd(chains[2], chains[3]))
-            own = b.zext(b.fcmp_unordered("uno", total, total), I32)
-            return b.icmp_unsigned("!=", e.call(I32, "llvm.nvvm.barrier0.or", [own]), I32(0))
-
-        return emit
+        b, zero, chains = e.builder, ir.Constant(F32, 0.0), [ir.Constant(F32, 0.0)] * 4
+        for k, value in enumerate(e.unpack(held, self.count)):  # NaN or an infinity times 0 is NaN
+            chains[k % 4] = e.call(F32, "llvm.fma.f32", [value, zero, chains[k % 4]])
+        total = b.fadd(b.fadd(chains[0], chains[1]), b.fadd(chains[2], chains[3]))
+        own = b.zext(b.fcmp_unordered("uno", total, total), I32)
+        return b.icmp_unsigned("!=", e.call(I32, "llvm.nvvm.barrier0.or", [own]), I32(0))
 
     def _accumulate(
         self, e: Emitter, x: list[list[ir.Value]], y: list[list[ir.Value]], accumulators: list[ir.Value]
@@ -126,24 +122,20 @@ class MmaTile(MmaTileShape):
             return c
         return mma_sync(e, INSTRUCTIONS[self.dtype], a, b, c)
 
-    def add_accumulators(self) -> Callable:
+    @emitted(types.void)
+    def add_accumulators(self, e, to, held, is_first, *, kinds):
         """`add(to, accumulators, is_first)`: adds them to those in shared memory; the first ones are stored."""
-
-        @emitted(types.void)
-        def emit(e, to, held, is_first, *, kinds):
-            b, accumulators, first = e.builder, e.unpack(held, self.count), e.cast(is_first, kinds[2], types.boolean)
-            add = b.fadd if self.kind.kind == "f" else b.add
-            addresses = self._pairs(e, e.cast(to, kinds[0], i32))
-            with b.if_else(first) as (then, otherwise):
-                with then:
-                    for at, k in addresses:
-                        st_shared(e, self.kind, 2, at, accumulators[k : k + 2])
-                with otherwise:
-                    for at, k in addresses:
-                        before = ld_shared(e, self.kind, 2, at)
-                        st_shared(e, self.kind, 2, at, [add(x, y) for x, y in zip(before, accumulators[k : k + 2])])
-
-        return emit
+        b, accumulators, first = e.builder, e.unpack(held, self.count), e.cast(is_first, kinds[2], types.boolean)
+        add = b.fadd if self.kind.kind == "f" else b.add
+        addresses = self._pairs(e, e.cast(to, kinds[0], i32))
+        with b.if_else(first) as (then, otherwise):
+            with then:
+                for at, k in addresses:
+                    st_shared(e, self.kind, 2, at, accumulators[k : k + 2])
+            with otherwise:
+                for at, k in addresses:
+                    before = ld_shared(e, self.kind, 2, at)
+                    st_shared(e, self.kind, 2, at, [add(x, y) for x, y in zip(before, accumulators[k : k + 2])])
 
     def _pairs(self, e: Emitter, to: ir.Value) -> list[tuple[ir.Value, int]]:
         """The address of each pair of a thread's accumulators in shared memory, and the number of its first."""

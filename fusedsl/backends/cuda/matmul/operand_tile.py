@@ -27,80 +27,62 @@ class OperandTile(OperandTileShape):
         along = b.mul(number, I32(self.vector))
         return (along, line) if self.major == "mn" else (line, along)
 
-    def own_mn(self) -> Callable:
+    @emitted(lambda self: types.UniTuple(i64, self.mn_vectors))
+    def own_mn(self, e):
         """`own_mn()`: the M/N position of each of a thread's vectors at different ones."""
-        result = types.UniTuple(i64, self.mn_vectors)
-
-        @emitted(result)
-        def emit(e):
-            b, (mn, _) = e.builder, self._own(e)
-            return e.pack(result, [b.zext(b.add(mn, I32(k * self.mn_stride)), I64) for k in range(self.mn_vectors)])
-
-        return emit
+        b, (mn, _) = e.builder, self._own(e)
+        return [b.zext(b.add(mn, I32(k * self.mn_stride)), I64) for k in range(self.mn_vectors)]
 
     def own_k(self) -> Callable:
         """`own_k()`: the first step of K of a thread's vectors."""
         return emitted(i64)(lambda e: e.builder.zext(self._own(e)[1], I64))
 
-    def copy_async(self) -> Callable:
+    @emitted(types.void, 5)
+    def copy_async(self, e, *values, kinds):
         """`copy_async(to, addresses, valid_mn, step_bytes, valid_k)`: start to copy a thread's vectors of one K-slice.
 
         `addresses` are those of its vectors at its first step, `valid_mn` the M/N positions that exist from each on,
         `step_bytes` the distance of steps, `valid_k` the steps that exist from the slice's first on. What does not
         exist becomes 0.
         """
+        b, (mn, step) = e.builder, self._own(e)
+        to, addresses, valid_mn, step_bytes, valid_k = values
+        target, valid_k = e.cast(to, kinds[0], i32), b.sub(e.cast(valid_k, kinds[4], i32), step)
+        vectors = zip(e.unpack(addresses, self.mn_vectors), e.unpack(valid_mn, self.mn_vectors))
+        for k, (address, mn_left) in enumerate(vectors):
+            there = b.trunc(mn_left, I32)
+            for n in range(self.k_vectors):
+                further = b.mul(step_bytes, I64(n * self.k_stride)) if n else I64(0)
+                steps = b.sub(valid_k, I32(n * self.k_stride))
+                at = self._further(e, target, (mn, step), k * self.mn_stride, n * self.k_stride)
+                need = self._inside(e, mn, step, k, n)
+                self._copy(e, at, b.add(address, further), self._valid(e, there, steps), need)
 
-        @emitted(types.void, 5)
-        def emit(e, *values, kinds):
-            b, (mn, step) = e.builder, self._own(e)
-            to, addresses, valid_mn, step_bytes, valid_k = values
-            target, valid_k = e.cast(to, kinds[0], i32), b.sub(e.cast(valid_k, kinds[4], i32), step)
-            vectors = zip(e.unpack(addresses, self.mn_vectors), e.unpack(valid_mn, self.mn_vectors))
-            for k, (address, mn_left) in enumerate(vectors):
-                there = b.trunc(mn_left, I32)
-                for n in range(self.k_vectors):
-                    further = b.mul(step_bytes, I64(n * self.k_stride)) if n else I64(0)
-                    steps = b.sub(valid_k, I32(n * self.k_stride))
-                    at = self._further(e, target, (mn, step), k * self.mn_stride, n * self.k_stride)
-                    need = self._inside(e, mn, step, k, n)
-                    self._copy(e, at, b.add(address, further), self._valid(e, there, steps), need)
-
-        return emit
-
-    def load(self) -> Callable:
+    @emitted(lambda self: self._elements(), 4)
+    def load(self, e, addresses, valid_mn, step_bytes, valid_k, *, kinds):
         """`load(addresses, valid_mn, step_bytes, valid_k)`: load what `copy_async` copies, to registers."""
-        result = self._elements()
+        b, (mn, step), loaded = e.builder, self._own(e), list[ir.Value]()
+        valid_k = b.sub(e.cast(valid_k, kinds[3], i32), step)
+        for k, address in enumerate(e.unpack(addresses, self.mn_vectors)):
+            for n in range(self.k_vectors):
+                there = b.icmp_signed(">", valid_k, I32(n * self.k_stride))
+                need = self._inside(e, mn, step, k, n)
+                there = there if need is None else b.and_(there, need)
+                at = b.add(address, b.mul(step_bytes, I64(n * self.k_stride)))
+                loaded += load_vector(e, dtype(self.dtype), 1, at, ValidElements(b.zext(there, I32)))
+        return loaded
 
-        @emitted(result, 4)
-        def emit(e, addresses, valid_mn, step_bytes, valid_k, *, kinds):
-            b, (mn, step), loaded = e.builder, self._own(e), list[ir.Value]()
-            valid_k = b.sub(e.cast(valid_k, kinds[3], i32), step)
-            for k, address in enumerate(e.unpack(addresses, self.mn_vectors)):
-                for n in range(self.k_vectors):
-                    there = b.icmp_signed(">", valid_k, I32(n * self.k_stride))
-                    need = self._inside(e, mn, step, k, n)
-                    there = there if need is None else b.and_(there, need)
-                    at = b.add(address, b.mul(step_bytes, I64(n * self.k_stride)))
-                    loaded += load_vector(e, dtype(self.dtype), 1, at, ValidElements(b.zext(there, I32)))
-            return e.pack(result, loaded)
-
-        return emit
-
-    def store(self) -> Callable:
+    @emitted(types.void)
+    def store(self, e, to, elements, *, kinds):
         """`store(to, elements)`: store elements that were fetched to the tile."""
-
-        @emitted(types.void)
-        def emit(e, to, elements, *, kinds):
-            b, (mn, step), target = e.builder, self._own(e), e.cast(to, kinds[0], i32)
-            values = iter(e.unpack(elements, self.mn_vectors * self.k_vectors))
-            for k in range(self.mn_vectors):
-                for n in range(self.k_vectors):
-                    place = self._further(e, target, (mn, step), k * self.mn_stride, n * self.k_stride)
-                    need, value = self._inside(e, mn, step, k, n), next(values)
-                    with nullcontext() if need is None else b.if_then(need):
-                        st_shared(e, dtype(self.dtype), 1, place, [value])
-
-        return emit
+        b, (mn, step), target = e.builder, self._own(e), e.cast(to, kinds[0], i32)
+        values = iter(e.unpack(elements, self.mn_vectors * self.k_vectors))
+        for k in range(self.mn_vectors):
+            for n in range(self.k_vectors):
+                place = self._further(e, target, (mn, step), k * self.mn_stride, n * self.k_stride)
+                need, value = self._inside(e, mn, step, k, n), next(values)
+                with nullcontext() if need is None else b.if_then(need):
+                    st_shared(e, dtype(self.dtype), 1, place, [value])
 
     def _elements(self) -> types.UniTuple:
         return stored_type(dtype(self.dtype), self.mn_vectors * self.k_vectors, 1)

@@ -29,26 +29,17 @@ class RowVectors(RowVectorShape):
         """`first_row()`: the first row of a thread."""
         return emitted(i32)(lambda e: e.builder.udiv(e.special_register("tid.x"), I32(self.threads_per_row)))
 
-    def first_column(self) -> Callable:
+    @emitted(i64)
+    def first_column(self, e):
         """`first_column()`: the first column of a thread's vectors."""
+        b = e.builder
+        return b.zext(b.mul(b.urem(e.special_register("tid.x"), I32(self.threads_per_row)), I32(self.width)), I64)
 
-        @emitted(i64)
-        def emit(e):
-            b = e.builder
-            return b.zext(b.mul(b.urem(e.special_register("tid.x"), I32(self.threads_per_row)), I32(self.width)), I64)
-
-        return emit
-
-    def rows_from(self) -> Callable:
+    @emitted(lambda self: types.UniTuple(i64, self.vectors))
+    def rows_from(self, e, row, *, kinds):
         """`rows(row)`: the rows of a thread's vectors."""
-        result = types.UniTuple(i64, self.vectors)
-
-        @emitted(result)
-        def emit(e, row, *, kinds):
-            first = e.cast(row, kinds[0], i64)
-            return e.pack(result, [e.builder.add(first, I64(k * self.row_stride)) for k in range(self.vectors)])
-
-        return emit
+        first = e.cast(row, kinds[0], i64)
+        return [e.builder.add(first, I64(k * self.row_stride)) for k in range(self.vectors)]
 
     def load(self, name: str, letter: str = "1") -> Callable:
         """`load(addresses, in_bounds, valid[, step])`: elements of an operand, as they are stored; 0 out of bounds.
@@ -81,25 +72,21 @@ class RowVectors(RowVectorShape):
 
         return emit
 
-    def store(self, name: str, letter: str = "1") -> Callable:
+    @emitted(types.void, lambda letter: 5 if letter == "s" else 4)
+    def store(self, e, *given, kinds, name: str, letter: str = "1"):
         """`store(addresses, values, in_bounds, valid[, step])`: the inverse of load."""
         kind = dtype(name)
-
-        @emitted(types.void, 5 if letter == "s" else 4)
-        def emit(e, *given, kinds):
-            addresses, values, in_bounds, valid, *step = given
-            elements = self._narrowed(e, kind, values, kinds[1])
-            valid_elements = self._valid_elements(e, (addresses, in_bounds, valid), (kinds[0], *kinds[2:]))
-            for number, (address, elements_in_bounds) in enumerate(valid_elements):
-                own = elements[number * self.width : (number + 1) * self.width]
-                if letter == "1":
-                    store_vector(e, kind, self.width, address, _stored(e, kind, own), elements_in_bounds)
-                    continue
-                places = self._strided(e, address, e.cast(step[0], kinds[4], i64)) if letter == "s" else [address]
-                for k, (at, one) in enumerate(zip(places, stored_elements(e, kind, own))):
-                    store_vector(e, kind, 1, at, [one], self._single(e, elements_in_bounds, k))
-
-        return emit
+        addresses, values, in_bounds, valid, *step = given
+        elements = self._narrowed(e, kind, values, kinds[1])
+        valid_elements = self._valid_elements(e, (addresses, in_bounds, valid), (kinds[0], *kinds[2:]))
+        for number, (address, elements_in_bounds) in enumerate(valid_elements):
+            own = elements[number * self.width : (number + 1) * self.width]
+            if letter == "1":
+                store_vector(e, kind, self.width, address, _stored(e, kind, own), elements_in_bounds)
+                continue
+            places = self._strided(e, address, e.cast(step[0], kinds[4], i64)) if letter == "s" else [address]
+            for k, (at, one) in enumerate(zip(places, stored_elements(e, kind, own))):
+                store_vector(e, kind, 1, at, [one], self._single(e, elements_in_bounds, k))
 
     def _valid_elements(self, e: Emitter, given: tuple, kinds: tuple) -> list[tuple[ir.Value, ValidElements]]:
         """(the address of each vector, its valid elements)."""
@@ -128,47 +115,32 @@ class RowVectors(RowVectorShape):
 
     # -- values of rows, columns and accumulators
 
-    def spread_rows(self, name: str) -> Callable:
+    @emitted(lambda self, name: types.UniTuple(numba_type(name), self.count))
+    def spread_rows(self, e, values, *, kinds, name: str):
         """`spread(values)`: the values of a thread's rows, by element."""
-        result = types.UniTuple(numba_type(name), self.count)
+        rows = [e.cast(v, kinds[0].dtype, numba_type(name)) for v in e.unpack(values, self.vectors)]
+        return [row for row in rows for _ in range(self.width)]
 
-        @emitted(result)
-        def emit(e, values, *, kinds):
-            rows = [e.cast(v, kinds[0].dtype, numba_type(name)) for v in e.unpack(values, self.vectors)]
-            return e.pack(result, [row for row in rows for _ in range(self.width)])
-
-        return emit
-
-    def column_positions(self, name: str) -> Callable:
+    @emitted(lambda self, name: types.UniTuple(numba_type(name), self.count))
+    def column_positions(self, e, first, *, kinds, name: str):
         """`positions(first)`: the indices of a vector's columns, by element."""
-        result = types.UniTuple(numba_type(name), self.count)
+        columns = [e.builder.add(e.cast(first, kinds[0], i64), I64(k)) for k in range(self.width)]
+        return [e.cast(c, i64, numba_type(name)) for c in columns] * self.vectors
 
-        @emitted(result)
-        def emit(e, first, *, kinds):
-            columns = [e.builder.add(e.cast(first, kinds[0], i64), I64(k)) for k in range(self.width)]
-            return e.pack(result, [e.cast(c, i64, numba_type(name)) for c in columns] * self.vectors)
-
-        return emit
-
-    def load_accumulators(self, name: str, pitch: int) -> Callable:
+    @emitted(lambda self, name: types.UniTuple(numba_type(name), self.count))
+    def load_accumulators(self, e, tile, row, *, kinds, name: str, pitch: int):
         """`read(tile, row)`: a thread's accumulators of a tile in shared memory with so many elements between rows."""
         kind = dtype(name)
-        result = types.UniTuple(numba_type(name), self.count)
-
-        @emitted(result)
-        def emit(e, tile, row, *, kinds):
-            b, size = e.builder, kind.itemsize
-            column = b.mul(b.urem(e.special_register("tid.x"), I32(self.threads_per_row)), I32(self.width))
-            index = b.add(b.mul(e.cast(row, kinds[1], i32), I32(pitch)), column)
-            start = b.add(e.cast(tile, kinds[0], i32), b.mul(index, I32(size)))
-            width, accumulators = min(self.width, ACCESS_BYTES // size), list[ir.Value]()
-            for vector in range(self.vectors):
-                for k in range(0, self.width, width):
-                    further = (vector * self.row_stride * pitch + k) * size
-                    accumulators += ld_shared(e, kind, width, b.add(start, I32(further)))
-            return e.pack(result, accumulators)
-
-        return emit
+        b, size = e.builder, kind.itemsize
+        column = b.mul(b.urem(e.special_register("tid.x"), I32(self.threads_per_row)), I32(self.width))
+        index = b.add(b.mul(e.cast(row, kinds[1], i32), I32(pitch)), column)
+        start = b.add(e.cast(tile, kinds[0], i32), b.mul(index, I32(size)))
+        width, accumulators = min(self.width, ACCESS_BYTES // size), list[ir.Value]()
+        for vector in range(self.vectors):
+            for k in range(0, self.width, width):
+                further = (vector * self.row_stride * pitch + k) * size
+                accumulators += ld_shared(e, kind, width, b.add(start, I32(further)))
+        return accumulators
 
 
 def _stored(e: Emitter, kind: DType, values: list[ir.Value]) -> list[ir.Value]:

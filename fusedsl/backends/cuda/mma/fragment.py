@@ -107,22 +107,17 @@ class Fragment(FragmentLayout):
 
         return place
 
-    def unpack_bits(self, packed: bool = False) -> Callable:
+    @emitted(lambda self: types.UniTuple(types.boolean, self.count))
+    def unpack_bits(self, e, given, *, kinds, packed: bool = False):
         """`unpack_bits(words)`: the conditions of an index mask as elements. `packed` words stay in registers until an
         element is read: LLVM would otherwise shift each bit into a register early."""
-        result = types.UniTuple(types.boolean, self.count)
-
-        @emitted(result)
-        def emit(e, given, *, kinds):
-            b, words = e.builder, e.unpack(given, len(kinds[0]))
-            asked = [(words[k // 32], I32(1 << k % 32)) for k in range(self.count)]
-            if packed:
-                bits = [e.asm(I32, "and.b32 $0, $1, $2;", "=r,r,n", [*pair], effect=True) for pair in asked]
-            else:
-                bits = [b.and_(*pair) for pair in asked]
-            return e.pack(result, [b.icmp_unsigned("!=", x, I32(0)) for x in bits])
-
-        return emit
+        b, words = e.builder, e.unpack(given, len(kinds[0]))
+        asked = [(words[k // 32], I32(1 << k % 32)) for k in range(self.count)]
+        if packed:
+            bits = [e.asm(I32, "and.b32 $0, $1, $2;", "=r,r,n", [*pair], effect=True) for pair in asked]
+        else:
+            bits = [b.and_(*pair) for pair in asked]
+        return [b.icmp_unsigned("!=", x, I32(0)) for x in bits]
 
     def rowwise(self, signature: str) -> Callable[[Callable], Callable]:
         """Decorator: a scalar function over row values and scalars."""
@@ -165,76 +160,53 @@ class Fragment(FragmentLayout):
         zero = ir.Constant(element_type(dtype(name)), 0.0 if dtype(name).kind == "f" else 0)
         return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [zero] * self.count)))
 
-    def pack(self, name: str) -> Callable:
+    @emitted(lambda self: types.UniTuple(types.uint32, self.count // 2))
+    def pack(self, e, values, *, kinds, name: str):
         """`pack(values)`: elements rounded to 16 bits, in pairs: the A operand of a product over the columns."""
         kind = dtype(name)
-        result = types.UniTuple(types.uint32, self.count // 2)
+        elements = [narrowed_value(e, kind, v, kinds[0].dtype) for v in e.unpack(values, self.count)]
+        return [pair(e, kind, *elements[k : k + 2]) for k in range(0, self.count, 2)]
 
-        @emitted(result)
-        def emit(e, values, *, kinds):
-            elements = [narrowed_value(e, kind, v, kinds[0].dtype) for v in e.unpack(values, self.count)]
-            return e.pack(result, [pair(e, kind, *elements[k : k + 2]) for k in range(0, self.count, 2)])
-
-        return emit
-
-    def load_smem(self, rows: int) -> Callable:
+    @emitted(lambda self: types.UniTuple(types.uint32, self.count // 2))
+    def load_smem(self, e, at, *, kinds, rows: int):
         """`load_smem(at)`: load 16-bit elements, packed, of a warp's rows of a TMA box in shared memory.
 
         The box has `rows` rows per panel; `at` is the address of the warpgroup's first row.
         """
-        result = types.UniTuple(types.uint32, self.count // 2)
+        places = self.box_addresses(e, e.cast(at, kinds[0], types.int32), rows, e.special_register("tid.x"))
+        return [word for place in places for word in matrices(e, place)]
 
-        @emitted(result)
-        def emit(e, at, *, kinds):
-            places = self.box_addresses(e, e.cast(at, kinds[0], types.int32), rows, e.special_register("tid.x"))
-            return e.pack(result, [word for place in places for word in matrices(e, place)])
-
-        return emit
-
-    def store_smem(self, name: str, rows: int) -> Callable:
+    @emitted(types.void)
+    def store_smem(self, e, at, values, *, kinds, name: str, rows: int):
         """`store_smem(at, values)`: store elements, rounded to 16 bits, to a warp's rows of such a box.
 
         Their addresses are rematerialised each time, so that no register holds them in loops.
         """
         kind = dtype(name)
+        elements = [narrowed_value(e, kind, v, kinds[1].dtype) for v in e.unpack(values, self.count)]
+        words = [pair(e, kind, *elements[k : k + 2]) for k in range(0, self.count, 2)]
+        text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
+        thread = thread_here(e)
+        for k, address in enumerate(self.box_addresses(e, e.cast(at, kinds[0], types.int32), rows, thread)):
+            e.asm(VOID, text, "r,r,r,r,r,~{memory}", [address, *words[4 * k : 4 * k + 4]], effect=True)
 
-        @emitted(types.void)
-        def emit(e, at, values, *, kinds):
-            elements = [narrowed_value(e, kind, v, kinds[1].dtype) for v in e.unpack(values, self.count)]
-            words = [pair(e, kind, *elements[k : k + 2]) for k in range(0, self.count, 2)]
-            text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
-            thread = thread_here(e)
-            for k, address in enumerate(self.box_addresses(e, e.cast(at, kinds[0], types.int32), rows, thread)):
-                e.asm(VOID, text, "r,r,r,r,r,~{memory}", [address, *words[4 * k : 4 * k + 4]], effect=True)
-
-        return emit
-
-    def unpack(self, name: str) -> Callable:
+    @emitted(lambda self: types.UniTuple(types.float32, self.count))
+    def unpack(self, e, pairs, *, name: str):
         """`unpack(pairs)`: elements of 16 bits, widened."""
         kind = dtype(name)
-        result = types.UniTuple(types.float32, self.count)
+        words = e.unpack(pairs, self.count // 2)
+        return [convert.widen(e, x, name) for x in unpaired(e, kind, words, 2)]
 
-        @emitted(result)
-        def emit(e, pairs):
-            words = e.unpack(pairs, self.count // 2)
-            return e.pack(result, [convert.widen(e, x, name) for x in unpaired(e, kind, words, 2)])
-
-        return emit
-
-    def any_nonfinite(self) -> Callable:
+    @emitted(types.boolean)
+    def any_nonfinite(self, e, values, *, kinds):
         """`any_nonfinite(values)`: True if an element of the warp's rows is not finite."""
-
-        @emitted(types.boolean)
-        def emit(e, values, *, kinds):
-            b, real, bits = e.builder, *((F64, 64) if kinds[0].dtype == types.float64 else (F32, 32))
-            zero = ir.Constant(real, 0.0)
-            chains = [zero] * 4  # side by side: each waits for itself
-            for k, value in enumerate(e.unpack(values, self.count)):
-                chains[k % 4] = e.call(real, f"llvm.fma.f{bits}", [value, zero, chains[k % 4]])
-            total = b.fadd(b.fadd(chains[0], chains[1]), b.fadd(chains[2], chains[3]))
-            return any_of(e, b.fcmp_unordered("uno", total, total))
-
-        return emit
+        b, real, bits = e.builder, *((F64, 64) if kinds[0].dtype == types.float64 else (F32, 32))
+        zero = ir.Constant(real, 0.0)
+        chains = [zero] * 4  # side by side: each waits for itself
+        for k, value in enumerate(e.unpack(values, self.count)):
+            chains[k % 4] = e.call(real, f"llvm.fma.f{bits}", [value, zero, chains[k % 4]])
+        total = b.fadd(b.fadd(chains[0], chains[1]), b.fadd(chains[2], chains[3]))
+        return any_of(e, b.fcmp_unordered("uno", total, total))
 
 
 def matrices(e: Emitter, address: ir.Value, transposed: bool = False) -> list[ir.Value]:

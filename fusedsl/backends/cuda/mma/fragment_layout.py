@@ -22,21 +22,16 @@ class FragmentLayout:
         """Elements of a thread."""
         return self.columns // 2
 
-    def column_index(self, name: str) -> Callable:
+    @emitted(lambda self, name: types.UniTuple(numba_type(name), self.count // 2))
+    def column_index(self, e, start, *, kinds, name: str):
         """`column_index(start)`: the indices of a thread's columns; the first column of the tile has index `start`."""
         kind = numba_type(name)
-        result = types.UniTuple(kind, self.count // 2)
-
-        @emitted(result)
-        def emit(e, start, *, kinds):
-            b, first = e.builder, e.cast(start, kinds[0], types.int32)
-            column = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
-            own = b.add(first, column, flags=["nsw"])
-            steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
-            columns = [b.add(own, I32(step), flags=["nsw"]) for step in steps]
-            return e.pack(result, [e.cast(x, types.int32, kind) for x in columns])
-
-        return emit
+        b, first = e.builder, e.cast(start, kinds[0], types.int32)
+        column = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
+        own = b.add(first, column, flags=["nsw"])
+        steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
+        columns = [b.add(own, I32(step), flags=["nsw"]) for step in steps]
+        return [e.cast(x, types.int32, kind) for x in columns]
 
     def column_offsets(self) -> Callable:
         """`column_offsets()`: offsets of a thread's columns from its first: constants that fold into addresses."""
@@ -44,34 +39,24 @@ class FragmentLayout:
         offsets = [I64(k // 2 * 8 + k % 2) for k in range(self.count // 2)]
         return intrinsic(0)(lambda: (result, lambda e: e.pack(result, offsets)))
 
-    def in_bounds(self) -> Callable:
+    @emitted(lambda self: types.UniTuple(types.boolean, self.count // 2))
+    def in_bounds(self, e, start, limit, *, kinds):
         """`in_bounds(start, limit)`: whether the index of each column is below the limit."""
-        result = types.UniTuple(types.boolean, self.count // 2)
+        b = e.builder
+        room = b.sub(e.cast(limit, kinds[1], types.int32), e.cast(start, kinds[0], types.int32))
+        room = b.sub(room, b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1)))
+        steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
+        return [b.icmp_signed("<", I32(step), room) for step in steps]
 
-        @emitted(result)
-        def emit(e, start, limit, *, kinds):
-            b = e.builder
-            room = b.sub(e.cast(limit, kinds[1], types.int32), e.cast(start, kinds[0], types.int32))
-            room = b.sub(room, b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1)))
-            steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
-            return e.pack(result, [b.icmp_signed("<", I32(step), room) for step in steps])
-
-        return emit
-
-    def flags(self) -> Callable:
+    @emitted(lambda self: types.UniTuple(types.boolean, self.count // 2))
+    def flags(self, e, given, *, kinds):
         """`flags(words)`: a condition of each column, from words with a bit for each."""
-        result = types.UniTuple(types.boolean, self.count // 2)
-
-        @emitted(result)
-        def emit(e, given, *, kinds):
-            b = e.builder
-            own = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
-            words = [b.lshr(word, own) for word in e.unpack(given, len(kinds[0]))]
-            steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
-            bits = [b.and_(words[step // 32], I32(1 << step % 32)) for step in steps]
-            return e.pack(result, [b.icmp_unsigned("!=", bit, I32(0)) for bit in bits])
-
-        return emit
+        b = e.builder
+        own = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
+        words = [b.lshr(word, own) for word in e.unpack(given, len(kinds[0]))]
+        steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
+        bits = [b.and_(words[step // 32], I32(1 << step % 32)) for step in steps]
+        return [b.icmp_unsigned("!=", bit, I32(0)) for bit in bits]
 
     def box_addresses(self, e: Emitter, at: ir.Value, rows: int, thread: ir.Value) -> list[ir.Value]:
         """The addresses of a thread's rows in the matrices of a box, four matrices (16 columns) at a time."""
@@ -88,21 +73,16 @@ class FragmentLayout:
         return addresses
 
 
-def row_positions(name: str) -> Callable:
+@emitted(lambda name: types.UniTuple(numba_type(name), ROWS))
+def row_positions(e, start, *, kinds, name: str):
     """`rows(start)`: the indices of a thread's rows; the first of the 64 has index `start`."""
     kind = numba_type(name)
-    result = types.UniTuple(kind, ROWS)
-
-    @emitted(result)
-    def emit(e, start, *, kinds):
-        b, thread = e.builder, thread_here(e)
-        warp = b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4))
-        row = b.add(warp, b.and_(b.lshr(thread, I32(2)), I32(7)))
-        first = b.add(e.cast(start, kinds[0], types.int32), row, flags=["nsw"])
-        rows = [first, b.add(first, I32(8), flags=["nsw"])]
-        return e.pack(result, [e.cast(x, types.int32, kind) for x in rows])
-
-    return emit
+    b, thread = e.builder, thread_here(e)
+    warp = b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4))
+    row = b.add(warp, b.and_(b.lshr(thread, I32(2)), I32(7)))
+    first = b.add(e.cast(start, kinds[0], types.int32), row, flags=["nsw"])
+    rows = [first, b.add(first, I32(8), flags=["nsw"])]
+    return [e.cast(x, types.int32, kind) for x in rows]
 
 
 @intrinsic(0)

@@ -24,23 +24,18 @@ def any_not_one(values):
     return types.boolean, emit
 
 
-def quad_all_reduce(rule_of: ReduceOp) -> Callable:
+@emitted(lambda rule_of: row_states(rule_of), lambda rule_of: len(rule_of.state))
+def quad_all_reduce(e, *values, rule_of: ReduceOp):
     """`quad_all_reduce(state…)`: the row states combined over the quad of threads of a row."""
-    result = row_states(rule_of)
-
-    @emitted(result, len(rule_of.state))
-    def emit(e, *values):
-        parts = [e.unpack(v, ROWS) for v in values]
-        rows = []
-        for row in range(ROWS):
-            state = [part[row] for part in parts]
-            for distance in (1, 2):
-                other = [shuffle(e, "bfly", part, distance, 4) for part in state]
-                state = rule_of.merge.emit(e, state + other)
-            rows.append(state)
-        return packed_states(e, rule_of, rows)
-
-    return emit
+    parts = [e.unpack(v, ROWS) for v in values]
+    rows = []
+    for row in range(ROWS):
+        state = [part[row] for part in parts]
+        for distance in (1, 2):
+            other = [shuffle(e, "bfly", part, distance, 4) for part in state]
+            state = rule_of.merge.emit(e, state + other)
+        rows.append(state)
+    return packed_states(e, rule_of, rows)
 
 
 def splat_rows(name: str) -> Callable:

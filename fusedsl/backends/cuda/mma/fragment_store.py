@@ -38,27 +38,23 @@ def store_row_values(name: str) -> Callable:
     return intrinsic(4)(rule)
 
 
-def store_wide_box(first: int) -> Callable:
+@emitted(types.void)
+def store_wide_box(e, at, values, *, kinds, first: int):
     """`store_wide_box(at, values)`: store float32 elements of 32 columns, from column `first` of a fragment on, to a
     warp's rows of a box of 64 swizzled rows in shared memory."""
     kind = dtype("float32")
-
-    @emitted(types.void)
-    def emit(e, at, values, *, kinds):
-        b, thread, elements = e.builder, thread_here(e), e.unpack(values, len(kinds[1]))
-        box, lane = e.cast(at, kinds[0], types.int32), b.and_(thread, I32(3))
-        line = b.and_(b.lshr(thread, I32(2)), I32(7))
-        warp = b.lshr(b.and_(thread, I32(WARPGROUP - 1)), I32(5))
-        line = b.add(line, b.mul(warp, I32(WARP_ROWS)))
-        half = b.shl(b.and_(lane, I32(1)), I32(3))  # two threads share a chunk of 16 bytes
-        for k in range(WIDE_COLUMNS // 8):
-            chunk = b.add(b.lshr(lane, I32(1)), I32(2 * k))
-            own = b.add(b.add(start_of(e, box, line), swizzled(e, line, chunk)), half)
-            for row in range(ROWS):  # rows 8 apart: their chunks are permuted alike
-                place = (first // 8 + k) * 4 + 2 * row
-                st_shared(e, kind, 2, b.add(own, I32(row * 8 * SWIZZLE_BYTES)), elements[place : place + 2])
-
-    return emit
+    b, thread, elements = e.builder, thread_here(e), e.unpack(values, len(kinds[1]))
+    box, lane = e.cast(at, kinds[0], types.int32), b.and_(thread, I32(3))
+    line = b.and_(b.lshr(thread, I32(2)), I32(7))
+    warp = b.lshr(b.and_(thread, I32(WARPGROUP - 1)), I32(5))
+    line = b.add(line, b.mul(warp, I32(WARP_ROWS)))
+    half = b.shl(b.and_(lane, I32(1)), I32(3))  # two threads share a chunk of 16 bytes
+    for k in range(WIDE_COLUMNS // 8):
+        chunk = b.add(b.lshr(lane, I32(1)), I32(2 * k))
+        own = b.add(b.add(start_of(e, box, line), swizzled(e, line, chunk)), half)
+        for row in range(ROWS):  # rows 8 apart: their chunks are permuted alike
+            place = (first // 8 + k) * 4 + 2 * row
+            st_shared(e, kind, 2, b.add(own, I32(row * 8 * SWIZZLE_BYTES)), elements[place : place + 2])
 
 
 def scatter_fragment(width: int, name: str) -> Callable:

@@ -95,29 +95,25 @@ def copy_rows(lines: int, size: int, room: int, threads: int, packed: bool = Fal
     return intrinsic(arity)(rule)
 
 
-def store_rows(lines: int, size: int) -> Callable:
+@emitted(types.void, 5)
+def store_rows(e, *values, kinds, lines: int, size: int):
     """`store_rows(tile, first, to, step, count)`: a warp stores rows of a tile to global memory.
 
     These are `count` of the tile's `lines` rows, from `first` on, `size` bytes each; in global memory they are `step`
     bytes apart. A thread stores 16 bytes at a time.
     """
-
-    @emitted(types.void, 5)
-    def emit(e, *values, kinds):
-        b, chunk = e.builder, e.builder.and_(thread_here(e), I32(31))
-        tile, first, to, step, count = (e.cast(v, k, w) for v, k, w in zip(values, kinds, (i32, i32, i64, i64, i32)))
-        panel = b.add(tile, b.mul(b.lshr(chunk, I32(3)), I32(lines * SWIZZLE_BYTES)))
-        to = b.add(to, b.shl(b.zext(chunk, I64), I64(4)))
-        text = "{ .reg .b32 w<4>; ld.shared.v4.b32 {w0, w1, w2, w3}, [$1]; st.global.v4.b32 [$0], {w0, w1, w2, w3}; }"
-        inside = b.icmp_unsigned("<", chunk, I32(size // COPY_BYTES))
-        with looped(e, [I32(0), to], lambda k, _: b.icmp_signed("<", k, count)) as ((k, at), following):
-            line = b.add(first, k)
-            address = b.add(start_of(e, panel, line), swizzled(e, line, b.and_(chunk, I32(CHUNKS - 1))))
-            with b.if_then(inside):
-                e.asm(VOID, text, "l,r,~{memory}", [at, address], effect=True)
-            following += [b.add(k, I32(1)), b.add(at, step)]
-
-    return emit
+    b, chunk = e.builder, e.builder.and_(thread_here(e), I32(31))
+    tile, first, to, step, count = (e.cast(v, k, w) for v, k, w in zip(values, kinds, (i32, i32, i64, i64, i32)))
+    panel = b.add(tile, b.mul(b.lshr(chunk, I32(3)), I32(lines * SWIZZLE_BYTES)))
+    to = b.add(to, b.shl(b.zext(chunk, I64), I64(4)))
+    text = "{ .reg .b32 w<4>; ld.shared.v4.b32 {w0, w1, w2, w3}, [$1]; st.global.v4.b32 [$0], {w0, w1, w2, w3}; }"
+    inside = b.icmp_unsigned("<", chunk, I32(size // COPY_BYTES))
+    with looped(e, [I32(0), to], lambda k, _: b.icmp_signed("<", k, count)) as ((k, at), following):
+        line = b.add(first, k)
+        address = b.add(start_of(e, panel, line), swizzled(e, line, b.and_(chunk, I32(CHUNKS - 1))))
+        with b.if_then(inside):
+            e.asm(VOID, text, "l,r,~{memory}", [at, address], effect=True)
+        following += [b.add(k, I32(1)), b.add(at, step)]
 
 
 def _packed_line(

@@ -61,16 +61,12 @@ def block_radix(codec: KeyCodec, size: int, positions: bool) -> BlockRadix:
     return BlockRadix(codec, size, positions)
 
 
-def radix_room(sorter: BlockRadix) -> Callable:
+@emitted(types.int64)
+def radix_room(e, *, sorter: BlockRadix):
     """`room()`: the address in shared memory."""
-
-    @emitted(types.int64)
-    def emit(e):
-        if sorter.bytes > STATIC_SHARED:
-            return e.builder.zext(e.dynamic_shared(), I64)
-        return e.builder.ptrtoint(e.shared_array(I64, -(-sorter.bytes // 8)), I64)
-
-    return emit
+    if sorter.bytes > STATIC_SHARED:
+        return e.builder.zext(e.dynamic_shared(), I64)
+    return e.builder.ptrtoint(e.shared_array(I64, -(-sorter.bytes // 8)), I64)
 
 
 def sort_row(sorter: BlockRadix) -> Callable:
@@ -147,26 +143,18 @@ def _half(e: Emitter, pair: ir.Value, number: int) -> ir.Value:
     return e.builder.trunc(e.builder.lshr(pair, I32(16 * number)), I16)
 
 
-def load_sorted(sorter: BlockRadix, each: int) -> Callable:
+@emitted(lambda sorter, each: sorter.codec.tuple_of(each))
+def load_sorted(e, room, first, limit, *, sorter: BlockRadix, each: int):
     """`load(room, first, limit)`: the entries in places first, first + threads … below `limit`."""
     codec = sorter.codec
-
-    @emitted(codec.tuple_of(each))
-    def emit(e, room, first, limit):
-        return codec.entries_from(e, each, first, limit, lambda slot: _entry_at(e, sorter, room, slot))
-
-    return emit
+    return codec.entries_from(e, each, first, limit, lambda slot: _entry_at(e, sorter, room, slot))
 
 
-def load_sorted_entry(sorter: BlockRadix, place: int) -> Callable:
+@emitted(lambda sorter: sorter.codec.tuple_of(1))
+def load_sorted_entry(e, room, *, sorter: BlockRadix, place: int):
     """`load(room)`: the entry in one place."""
     codec = sorter.codec
-
-    @emitted(codec.tuple_of(1))
-    def emit(e, room):
-        return codec.packed(e, [_entry_at(e, sorter, room, I32(place))])
-
-    return emit
+    return codec.packed(e, [_entry_at(e, sorter, room, I32(place))])
 
 
 def _entry_at(e: Emitter, sorter: BlockRadix, room: ir.Value, slot: ir.Value) -> Entry:

@@ -90,16 +90,11 @@ def topk_buffer(order_of: KeyCodec, count: int, keep: int, size: int, limit: int
     return TopKBuffer(order_of, count, keep, size, limit)
 
 
-def reset(choice_of: TopKBuffer) -> Callable:
+@emitted(lambda choice_of: choice_of.order.tuple_of(1))
+def reset(e, room, *, choice_of: TopKBuffer):
     """`reset(room)`: clear the buffer; returns a bound that everything beats."""
-    result = choice_of.order.tuple_of(1)
-
-    @emitted(result)
-    def emit(e, room):
-        choice_of.reset(e, room)
-        return choice_of.order.packed(e, [choice_of.order.empty()])
-
-    return emit
+    choice_of.reset(e, room)
+    return choice_of.order.packed(e, [choice_of.order.empty()])
 
 
 def insert(choice_of: TopKBuffer) -> Callable:
@@ -115,58 +110,46 @@ def insert(choice_of: TopKBuffer) -> Callable:
     return emit
 
 
-def flush(choice_of: TopKBuffer) -> Callable:
+@emitted(types.void)
+def flush(e, room, *, choice_of: TopKBuffer):
     """`flush(room)`: the first slots hold the best entries, sorted."""
-
-    @emitted(types.void)
-    def emit(e, room):
-        held = e.builder.load(choice_of.counter(e, room))
-        choice_of.order.wait(e)
-        choice_of.flush(e, room, held)
-
-    return emit
+    held = e.builder.load(choice_of.counter(e, room))
+    choice_of.order.wait(e)
+    choice_of.flush(e, room, held)
 
 
-def store_run(order_of: KeyCodec, size: int) -> Callable:
+@emitted(types.void)
+def store_run(e, room, work, at, *, order_of: KeyCodec, size: int):
     """`store_run(room, work, at)`: copy a sorted run of `size` entries to slots from `at` on in global memory."""
-
-    @emitted(types.void)
-    def emit(e, room, work, at):
-        b, lane = e.builder, order_of.lane(e)
-        first = at if at.type == I64 else b.sext(at, I64)
-        more = lambda n: b.icmp_signed("<", n, I32(size))  # noqa: E731
-        with repeated(e, lane, more, lambda n: b.add(n, I32(order_of.threads))) as slot:
-            index = b.add(first, b.sext(slot, I64))
-            order_of.put(e, work, index, order_of.get(e, room, slot), GLOBAL)
-        order_of.wait(e)
-
-    return emit
+    b, lane = e.builder, order_of.lane(e)
+    first = at if at.type == I64 else b.sext(at, I64)
+    more = lambda n: b.icmp_signed("<", n, I32(size))  # noqa: E731
+    with repeated(e, lane, more, lambda n: b.add(n, I32(order_of.threads))) as slot:
+        index = b.add(first, b.sext(slot, I64))
+        order_of.put(e, work, index, order_of.get(e, room, slot), GLOBAL)
+    order_of.wait(e)
 
 
-def merge_runs(order_of: KeyCodec, size: int) -> Callable:
+@emitted(types.int64)
+def merge_runs(e, work, total, *, order_of: KeyCodec, size: int):
     """`merge(work, total)`: sorted runs of `size` entries become one; where its slots begin.
 
     `total` slots hold the runs, as many behind them are free: every turn merges pairs of runs from one half into the
     other, where each entry goes behind those of the other run that come before it.
     """
-
-    @emitted(types.int64)
-    def emit(e, work, total):
-        b = e.builder
-        total = total if total.type == I64 else b.sext(total, I64)
-        half = b.mul(total, I64(8 * order_of.words))
-        keep = lambda turn: b.icmp_signed("<", b.shl(I64(size), turn), total)  # noqa: E731
-        with repeated(e, I64(0), keep, lambda turn: b.add(turn, I64(1))) as turn:
-            here, there = _halves(e, work, half, turn)
-            lane, run = b.sext(order_of.lane(e), I64), b.shl(I64(size), turn)
-            more = lambda n: b.icmp_signed("<", n, total)  # noqa: E731
-            with repeated(e, lane, more, lambda n: b.add(n, I64(order_of.threads))) as slot:
-                entry, index = _merged_index(e, order_of, here, slot, run, total)
-                order_of.put(e, there, index, entry, GLOBAL)
-            order_of.wait(e)
-        return _halves(e, work, half, turn)[0]
-
-    return emit
+    b = e.builder
+    total = total if total.type == I64 else b.sext(total, I64)
+    half = b.mul(total, I64(8 * order_of.words))
+    keep = lambda turn: b.icmp_signed("<", b.shl(I64(size), turn), total)  # noqa: E731
+    with repeated(e, I64(0), keep, lambda turn: b.add(turn, I64(1))) as turn:
+        here, there = _halves(e, work, half, turn)
+        lane, run = b.sext(order_of.lane(e), I64), b.shl(I64(size), turn)
+        more = lambda n: b.icmp_signed("<", n, total)  # noqa: E731
+        with repeated(e, lane, more, lambda n: b.add(n, I64(order_of.threads))) as slot:
+            entry, index = _merged_index(e, order_of, here, slot, run, total)
+            order_of.put(e, there, index, entry, GLOBAL)
+        order_of.wait(e)
+    return _halves(e, work, half, turn)[0]
 
 
 def _halves(e: Emitter, work: ir.Value, half: ir.Value, turn: ir.Value) -> tuple[ir.Value, ir.Value]:

@@ -42,57 +42,41 @@ def store_words(sorter: RadixSorter, tile: Tile) -> Callable:
     return emit
 
 
-def clear_counts(sorter: RadixSorter) -> Callable:
+@emitted(types.void)
+def clear_counts(e, *, sorter: RadixSorter):
     """`clear()`: the block has counted no digit."""
-
-    @emitted(types.void)
-    def emit(e):
-        with _bins_of_all(e, sorter) as place:
-            e.builder.store(I32(0), shared(e, sorter.counters(e), place))
-        e.barrier()
-
-    return emit
+    with _bins_of_all(e, sorter) as place:
+        e.builder.store(I32(0), shared(e, sorter.counters(e), place))
+    e.barrier()
 
 
-def add_counts(sorter: RadixSorter) -> Callable:
+@emitted(types.void)
+def add_counts(e, counts, *, sorter: RadixSorter):
     """`add(counts)`: the block's counts of all digits are added to those of the row."""
-
-    @emitted(types.void)
-    def emit(e, counts):
-        b = e.builder
-        e.barrier()
-        with _bins_of_all(e, sorter) as place:
-            count = b.load(shared(e, sorter.counters(e), place))
-            with b.if_then(b.icmp_unsigned("!=", count, I32(0))):
-                b.atomic_rmw("add", at(e, counts, place, I32), count, "monotonic")
-
-    return emit
+    b = e.builder
+    e.barrier()
+    with _bins_of_all(e, sorter) as place:
+        count = b.load(shared(e, sorter.counters(e), place))
+        with b.if_then(b.icmp_unsigned("!=", count, I32(0))):
+            b.atomic_rmw("add", at(e, counts, place, I32), count, "monotonic")
 
 
-def clear_states(sorter: RadixSorter) -> Callable:
+@emitted(types.void)
+def clear_states(e, states, block, blocks, tiles, *, sorter: RadixSorter):
     """`clear(states, block, blocks, tiles)`: the block's tiles have left nothing in the first states of a row."""
-
-    @emitted(types.void)
-    def emit(e, states, block, blocks, tiles):
-        b, own = e.builder, thread(e)
-        more = lambda tile: b.icmp_signed("<", tile, tiles)  # noqa: E731
-        has_bin = b.icmp_unsigned("<", own, I32(BINS))
-        with b.if_then(has_bin), repeated(e, block, more, lambda tile: b.add(tile, blocks)) as tile:
-            b.store(I32(0), at(e, states, b.add(b.mul(tile, I32(BINS)), own), I32))
-
-    return emit
+    b, own = e.builder, thread(e)
+    more = lambda tile: b.icmp_signed("<", tile, tiles)  # noqa: E731
+    has_bin = b.icmp_unsigned("<", own, I32(BINS))
+    with b.if_then(has_bin), repeated(e, block, more, lambda tile: b.add(tile, blocks)) as tile:
+        b.store(I32(0), at(e, states, b.add(b.mul(tile, I32(BINS)), own), I32))
 
 
-def clear_total(sorter: RadixSorter) -> Callable:
+@emitted(types.void)
+def clear_total(e, counts, turn, *, sorter: RadixSorter):
     """`clear(counts, turn)`: the row's counts of a digit are 0 again."""
-
-    @emitted(types.void)
-    def emit(e, counts, turn):
-        b, own = e.builder, thread(e)
-        with b.if_then(b.icmp_unsigned("<", own, I32(BINS))):
-            b.store(I32(0), at(e, counts, b.add(b.mul(turn, I32(BINS)), own), I32))
-
-    return emit
+    b, own = e.builder, thread(e)
+    with b.if_then(b.icmp_unsigned("<", own, I32(BINS))):
+        b.store(I32(0), at(e, counts, b.add(b.mul(turn, I32(BINS)), own), I32))
 
 
 def _bins_of_all(e: Emitter, sorter: RadixSorter):
@@ -102,33 +86,29 @@ def _bins_of_all(e: Emitter, sorter: RadixSorter):
     return repeated(e, thread(e), more, lambda n: b.add(n, I32(sorter.threads)))
 
 
-def sweep_digit(sorter: RadixSorter) -> Callable:
+@emitted(types.int32, 11)
+def sweep_digit(e, *given, sorter: RadixSorter):
     """`sweep(room, padded, half, moves, columns, turn, counts, states, tiles, block, blocks)`: whether words moved.
 
     The row's words go behind those of lower digits, and of earlier ones with the same digit, from one half to the
     other; where all have one digit they stay. `counts` are those of all the row's digits.
     """
-
-    @emitted(types.int32, 11)
-    def emit(e, *given):
-        room, padded, half, moves, columns, turn, counts, states, tiles, block, blocks = given
-        b, ranks = e.builder, DigitRanks(e, sorter.threads, sorter.counters(e), sorter.totals(e))
-        own = b.add(b.mul(turn, I32(BINS)), ranks.first_bin())
-        total = b.load(at(e, counts, own, I32))
-        alone = b.zext(b.icmp_signed("==", total, narrow(e, columns)), I32)
-        stays = b.icmp_unsigned("!=", e.call(I32, "llvm.nvvm.barrier0.or", [alone]), I32(0))
-        with b.if_then(b.not_(stays)):
-            has_bin = b.icmp_unsigned("<", thread(e), I32(BINS))
-            first = ranks.before(total)
-            with b.if_then(has_bin):  # threads store and load their own
-                b.store(first, shared(e, sorter.begins(e), thread(e)))
-            e.barrier()  # the totals have been read
-            lookback = BinLookback(e, states, narrow(e, tiles), moves, blocks)
-            sweep = Sweep(e, sorter, (room, padded, half), b.shl(turn, I32(3)), ranks, lookback)
-            sweep.run(narrow(e, columns), moves, block)
-        return b.select(stays, I32(0), I32(1))
-
-    return emit
+    room, padded, half, moves, columns, turn, counts, states, tiles, block, blocks = given
+    b, ranks = e.builder, DigitRanks(e, sorter.threads, sorter.counters(e), sorter.totals(e))
+    own = b.add(b.mul(turn, I32(BINS)), ranks.first_bin())
+    total = b.load(at(e, counts, own, I32))
+    alone = b.zext(b.icmp_signed("==", total, narrow(e, columns)), I32)
+    stays = b.icmp_unsigned("!=", e.call(I32, "llvm.nvvm.barrier0.or", [alone]), I32(0))
+    with b.if_then(b.not_(stays)):
+        has_bin = b.icmp_unsigned("<", thread(e), I32(BINS))
+        first = ranks.before(total)
+        with b.if_then(has_bin):  # threads store and load their own
+            b.store(first, shared(e, sorter.begins(e), thread(e)))
+        e.barrier()  # the totals have been read
+        lookback = BinLookback(e, states, narrow(e, tiles), moves, blocks)
+        sweep = Sweep(e, sorter, (room, padded, half), b.shl(turn, I32(3)), ranks, lookback)
+        sweep.run(narrow(e, columns), moves, block)
+    return b.select(stays, I32(0), I32(1))
 
 
 class Sweep:

@@ -43,15 +43,10 @@ def columns_of(order_of: KeyCodec, count: int) -> Callable:
     return _decoded(order_of, count, types.int64, order_of.column)
 
 
-def _decoded(order_of: KeyCodec, count: int, kind: types.Type, decode: Callable) -> Callable:
-    result = types.UniTuple(kind, count) if count else kind
-
-    @emitted(result)
-    def emit(e, held):
-        entries = order_of.entries(e, held, max(count, 1))
-        return e.pack(result, [decode(e, entry) for entry in entries])
-
-    return emit
+@emitted(lambda count, kind: types.UniTuple(kind, count) if count else kind)
+def _decoded(e, held, *, order_of: KeyCodec, count: int, kind: types.Type, decode: Callable):
+    entries = order_of.entries(e, held, max(count, 1))
+    return [decode(e, entry) for entry in entries]
 
 
 def select_best(order_of: KeyCodec, count: int, each: int, places: tuple[int, ...] = ()) -> Callable:
@@ -108,57 +103,45 @@ def _warp_least(e: Emitter, value: ir.Value) -> ir.Value:
     return e.asm(I32, "redux.sync.min.u32 $0, $1, 0xffffffff;", "=r,r", [value], effect=True)
 
 
-def sort_smem(order_of: KeyCodec, size: int, teams: int = 1) -> Callable:
+@emitted(types.int64)
+def sort_smem(e, *, order_of: KeyCodec, size: int, teams: int = 1):
     """`room()`: the address of `size` slots in shared memory for the thread group, and of a counter behind them."""
     stride = size * order_of.words + 1
-
-    @emitted(types.int64)
-    def emit(e):
-        b = e.builder
-        start = b.ptrtoint(e.shared_array(I64, stride * teams), I64)
-        if teams == 1:
-            return start
-        thread_group = b.lshr(e.special_register("tid.x"), I32(order_of.threads.bit_length() - 1))
-        return b.add(start, b.mul(b.zext(thread_group, I64), I64(8 * stride)))
-
-    return emit
+    b = e.builder
+    start = b.ptrtoint(e.shared_array(I64, stride * teams), I64)
+    if teams == 1:
+        return start
+    thread_group = b.lshr(e.special_register("tid.x"), I32(order_of.threads.bit_length() - 1))
+    return b.add(start, b.mul(b.zext(thread_group, I64), I64(8 * stride)))
 
 
-def sort_tile(order_of: KeyCodec, size: int) -> Callable:
+@emitted(types.void)
+def sort_tile(e, room, value, *, order_of: KeyCodec, size: int):
     """`sort(room, entries)`: the thread group's tiles in the room, in order; they have `size` slots together."""
-
-    @emitted(types.void)
-    def emit(e, room, value):
-        b, tile, lane = e.builder, order_of.tile, order_of.lane(e)
-        for number, entry in enumerate(order_of.entries(e, value, tile.count)):
-            vector, within = divmod(number, tile.width)
-            slot = b.add(b.mul(lane, I32(tile.width)), I32(vector * tile.width * order_of.threads + within))
-            order_of.put(e, room, slot, entry)
-        order_of.clear(e, room, I32(tile.count * order_of.threads), I32(size))
-        order_of.wait(e)
-        order_of.sort(e, room, I32(size))
-
-    return emit
+    b, tile, lane = e.builder, order_of.tile, order_of.lane(e)
+    for number, entry in enumerate(order_of.entries(e, value, tile.count)):
+        vector, within = divmod(number, tile.width)
+        slot = b.add(b.mul(lane, I32(tile.width)), I32(vector * tile.width * order_of.threads + within))
+        order_of.put(e, room, slot, entry)
+    order_of.clear(e, room, I32(tile.count * order_of.threads), I32(size))
+    order_of.wait(e)
+    order_of.sort(e, room, I32(size))
 
 
-def sort_warp(codec: KeyCodec, size: int) -> Callable:
+@emitted(types.void)
+def sort_warp(e, room, value, *, codec: KeyCodec, size: int):
     """`sort(room, entries)`: the same by a bitonic network in registers.
 
     Entry i is the i % items-th of thread i // items.
     The first step of each merge has partners mirrored, so that every step puts the lower entry first (Batcher 1968).
     """
-
-    @emitted(types.void)
-    def emit(e, room, value):
-        b, items = e.builder, size // codec.threads
-        entries = codec.entries(e, value, codec.tile.count)
-        entries += [codec.empty()] * (items - len(entries))
-        first = b.mul(codec.lane(e), I32(items))
-        for k, entry in enumerate(_sorted(e, codec, entries, size)):
-            codec.put(e, room, b.add(first, I32(k)), entry)
-        codec.wait(e)
-
-    return emit
+    b, items = e.builder, size // codec.threads
+    entries = codec.entries(e, value, codec.tile.count)
+    entries += [codec.empty()] * (items - len(entries))
+    first = b.mul(codec.lane(e), I32(items))
+    for k, entry in enumerate(_sorted(e, codec, entries, size)):
+        codec.put(e, room, b.add(first, I32(k)), entry)
+    codec.wait(e)
 
 
 def _sorted(e: Emitter, codec: KeyCodec, entries: list[Entry], size: int) -> list[Entry]:

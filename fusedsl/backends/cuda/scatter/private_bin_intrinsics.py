@@ -70,18 +70,14 @@ def private_bins(name: str, fold: str, bins: int, copies: int, threads: int, uni
     return PrivateBins(dtype(name), fold, bins, copies, threads, unit)
 
 
-def clear_bins(bins: PrivateBins) -> Callable:
+@emitted(types.void)
+def clear_bins(e, *, bins: PrivateBins):
     """`clear()`: the identity in every word."""
-
-    @emitted(types.void)
-    def emit(e):
-        b, room = e.builder, e.dynamic_shared()
-        more = lambda n: b.icmp_unsigned("<", n, I32(bins.words))  # noqa: E731
-        with repeated(e, e.special_register("tid.x"), more, lambda n: b.add(n, I32(bins.threads))) as number:
-            store_word(e, b.add(room, b.mul(number, I32(WORD))), bins.identity)
-        e.barrier()
-
-    return emit
+    b, room = e.builder, e.dynamic_shared()
+    more = lambda n: b.icmp_unsigned("<", n, I32(bins.words))  # noqa: E731
+    with repeated(e, e.special_register("tid.x"), more, lambda n: b.add(n, I32(bins.threads))) as number:
+        store_word(e, b.add(room, b.mul(number, I32(WORD))), bins.identity)
+    e.barrier()
 
 
 def merge_into_bins(bins: PrivateBins, tile: Tile) -> Callable:
@@ -122,20 +118,16 @@ def _add_halves(e: Emitter, bins: PrivateBins, address: ir.Value, value: ir.Valu
         merge(e, UINT32, "sum", b.add(address, I32(WORD * bins.bins * bins.copies)), high, CTA_SHARED)
 
 
-def flush_bins(bins: PrivateBins) -> Callable:
+@emitted(types.void)
+def flush_bins(e, address, *, bins: PrivateBins):
     """`flush(address)`: merge the copies of each bin, by neighbouring threads, and what they hold into the array."""
-
-    @emitted(types.void)
-    def emit(e, address):
-        b, size = e.builder, bins.kind.itemsize
-        e.barrier()
-        with bin_of_copies(e, bins) as (place, held, wanted), b.if_then(wanted):
-            total = b.mul(held, held.type(bins.unit)) if bins.unit else held
-            total = b.bitcast(total, F32) if bins.kind.kind == "f" else total
-            at = b.add(address, b.mul(b.zext(place, I64), I64(size)))
-            merge(e, bins.kind, bins.fold, at, total)
-
-    return emit
+    b, size = e.builder, bins.kind.itemsize
+    e.barrier()
+    with bin_of_copies(e, bins) as (place, held, wanted), b.if_then(wanted):
+        total = b.mul(held, held.type(bins.unit)) if bins.unit else held
+        total = b.bitcast(total, F32) if bins.kind.kind == "f" else total
+        at = b.add(address, b.mul(b.zext(place, I64), I64(size)))
+        merge(e, bins.kind, bins.fold, at, total)
 
 
 @contextmanager

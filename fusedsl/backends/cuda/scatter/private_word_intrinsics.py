@@ -45,19 +45,15 @@ def private_words(name: str, fold: str, chunks: int, places: int, copies: int, t
     return PrivateWords(SUPERACCUMULATORS[fold][dtype(name)], chunks, places, table)
 
 
-def clear_words(words: PrivateWords) -> Callable:
+@emitted(types.void)
+def clear_words(e, *, words: PrivateWords):
     """`clear()`: 0 in every word, and no first chunk."""
-
-    @emitted(types.void)
-    def emit(e):
-        b, room, table = e.builder, e.dynamic_shared(), words.table
-        more = lambda n: b.icmp_unsigned("<", n, I32(table.words))  # noqa: E731
-        with repeated(e, e.special_register("tid.x"), more, lambda n: b.add(n, I32(table.threads))) as number:
-            store_word(e, b.add(room, b.mul(number, I32(WORD))), table.identity)
-        store_word(e, words.first_chunk(e), I32(NONE))
-        e.barrier()
-
-    return emit
+    b, room, table = e.builder, e.dynamic_shared(), words.table
+    more = lambda n: b.icmp_unsigned("<", n, I32(table.words))  # noqa: E731
+    with repeated(e, e.special_register("tid.x"), more, lambda n: b.add(n, I32(table.threads))) as number:
+        store_word(e, b.add(room, b.mul(number, I32(WORD))), table.identity)
+    store_word(e, words.first_chunk(e), I32(NONE))
+    e.barrier()
 
 
 def merge_into_words(words: PrivateWords, tile: Tile) -> Callable:
@@ -117,19 +113,15 @@ def _first_chunk(e: Emitter, words: PrivateWords, places: list[ir.Value], chunks
     return b.select(b.icmp_signed("==", found, I32(NONE)), I32(FAR), found)
 
 
-def flush_words(words: PrivateWords) -> Callable:
+@emitted(types.void)
+def flush_words(e, address, *, words: PrivateWords):
     """`flush(address)`: add up the copies of each word, by neighbouring threads, and add that in memory."""
     table = words.table
-
-    @emitted(types.void)
-    def emit(e, address):
-        b = e.builder
-        e.barrier()
-        first = load_word(e, words.first_chunk(e))
-        with bin_of_copies(e, table) as (bin_, total, wanted), b.if_then(wanted):
-            chunk = b.udiv(bin_, I32(words.places))
-            place = b.sub(bin_, b.mul(chunk, I32(words.places)))
-            at = word_address(e, words.accumulator, address, place, b.add(first, chunk))
-            merge(e, INT64, "sum", at, total)
-
-    return emit
+    b = e.builder
+    e.barrier()
+    first = load_word(e, words.first_chunk(e))
+    with bin_of_copies(e, table) as (bin_, total, wanted), b.if_then(wanted):
+        chunk = b.udiv(bin_, I32(words.places))
+        place = b.sub(bin_, b.mul(chunk, I32(words.places)))
+        at = word_address(e, words.accumulator, address, place, b.add(first, chunk))
+        merge(e, INT64, "sum", at, total)

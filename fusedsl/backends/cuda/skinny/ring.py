@@ -24,50 +24,41 @@ class SkinnyRing(SkinnyLayout):
 
     # -- the streamed operand
 
-    def copy_streamed(self) -> Callable:
+    @emitted(types.void)
+    def copy_streamed(self, e, stage, address, pitch, rows, steps):
         """`copy(stage, address, pitch, rows, steps)`: begin to copy the next steps of the block's rows, of which so
         many are left; 0 behind them. `pitch` is the distance of lines along the contiguous axis, in elements."""
-
         chunk = ACCESS_BYTES // self.itemsize
         chunks = (self.depth if self.near == "k" else self.streamed) // chunk  # of a line
         count = self.streamed_bytes // ACCESS_BYTES // self.threads
-
-        @emitted(types.void)
-        def emit(e, stage, address, pitch, rows, steps):
-            b, thread = e.builder, e.special_register("tid.x")
-            lines, width = (rows, steps) if self.near == "k" else (steps, rows)
-            for k in range(count):
-                number = b.add(thread, I32(k * self.threads))
-                line, which = b.udiv(number, I32(chunks)), b.urem(number, I32(chunks))
-                far, near = b.zext(line, I64), b.zext(b.mul(which, I32(chunk)), I64)
-                own = b.and_(b.icmp_signed("<", far, lines), b.icmp_signed("<", near, width))
-                source = b.add(address, b.mul(b.add(b.mul(far, pitch), near), I64(self.itemsize)))
-                _copy(e, b.add(stage, copied_offset(self, e, line, which)), source, own)
-
-        return emit
+        b, thread = e.builder, e.special_register("tid.x")
+        lines, width = (rows, steps) if self.near == "k" else (steps, rows)
+        for k in range(count):
+            number = b.add(thread, I32(k * self.threads))
+            line, which = b.udiv(number, I32(chunks)), b.urem(number, I32(chunks))
+            far, near = b.zext(line, I64), b.zext(b.mul(which, I32(chunk)), I64)
+            own = b.and_(b.icmp_signed("<", far, lines), b.icmp_signed("<", near, width))
+            source = b.add(address, b.mul(b.add(b.mul(far, pitch), near), I64(self.itemsize)))
+            _copy(e, b.add(stage, copied_offset(self, e, line, which)), source, own)
 
     # -- the narrow operand
 
-    def copy_narrow(self) -> Callable:
+    @emitted(types.void)
+    def copy_narrow(self, e, stage, address, pitch, rows, steps):
         """`copy(stage, address, pitch, rows, steps)`: the same of a narrow operand that lies along the steps."""
         width = ACCESS_BYTES // self.itemsize
         line = self.depth // width
+        b = e.builder
 
-        @emitted(types.void)
-        def emit(e, stage, address, pitch, rows, steps):
-            b = e.builder
+        def vector(number: ir.Value) -> None:
+            row, at = b.udiv(number, I32(line)), b.urem(number, I32(line))
+            near, far = b.zext(b.mul(at, I32(width)), I64), b.zext(row, I64)
+            own = b.and_(b.icmp_signed("<", near, steps), b.icmp_signed("<", far, rows))
+            source = b.add(address, b.mul(b.add(b.mul(far, pitch), near), I64(self.itemsize)))
+            to = b.add(stage, b.add(b.mul(row, I32(self.pitch)), b.shl(at, I32(4))))
+            _copy(e, to, source, own)
 
-            def vector(number: ir.Value) -> None:
-                row, at = b.udiv(number, I32(line)), b.urem(number, I32(line))
-                near, far = b.zext(b.mul(at, I32(width)), I64), b.zext(row, I64)
-                own = b.and_(b.icmp_signed("<", near, steps), b.icmp_signed("<", far, rows))
-                source = b.add(address, b.mul(b.add(b.mul(far, pitch), near), I64(self.itemsize)))
-                to = b.add(stage, b.add(b.mul(row, I32(self.pitch)), b.shl(at, I32(4))))
-                _copy(e, to, source, own)
-
-            self._each(e, self.narrow * line, vector)
-
-        return emit
+        self._each(e, self.narrow * line, vector)
 
     def load_narrow(self, near: str) -> Callable:
         """`load(address, row_stride, step_stride, rows, steps)`: this thread's elements of a narrow operand of any
@@ -86,18 +77,14 @@ class SkinnyRing(SkinnyLayout):
 
         return emit
 
-    def store_narrow(self, near: str) -> Callable:
+    @emitted(types.void)
+    def store_narrow(self, e, slot, elements, *, near: str):
         """`store(slot, elements)`: put them into a stage."""
-
-        @emitted(types.void)
-        def emit(e, slot, elements):
-            b = e.builder
-            for k, value in enumerate(e.unpack(elements, self._elements)):
-                row, at = self._element(e, near, k)
-                offset = b.add(b.mul(row, I32(self.pitch)), b.mul(at, I32(self.itemsize)))
-                st_shared(e, self._bits, 1, b.add(slot, offset), [value])
-
-        return emit
+        b = e.builder
+        for k, value in enumerate(e.unpack(elements, self._elements)):
+            row, at = self._element(e, near, k)
+            offset = b.add(b.mul(row, I32(self.pitch)), b.mul(at, I32(self.itemsize)))
+            st_shared(e, self._bits, 1, b.add(slot, offset), [value])
 
     @property
     def _bits(self) -> DType:

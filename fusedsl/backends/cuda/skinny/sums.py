@@ -25,32 +25,23 @@ class SkinnySums(SkinnyLayout):
         """Where a streamed row of a narrow row's accumulators stands."""
         return row
 
-    def zero(self) -> Callable:
+    @emitted(lambda self: self.accumulator_types)
+    def zero(self, e):
         """`zero()`: a thread's accumulators before the first product."""
+        return e.pack(self.accumulator_types, [ir.Constant(F32, 0.0)] * len(self.accumulator_types))
 
-        @emitted(self.accumulator_types)
-        def emit(e):
-            return e.pack(self.accumulator_types, [ir.Constant(F32, 0.0)] * len(self.accumulator_types))
-
-        return emit
-
-    def load_accumulators(self) -> Callable:
+    @emitted(types.UniTuple(types.float32, PART))
+    def load_accumulators(self, e, at, part):
         """`load(at, part)`: PART neighbouring accumulators of the block; those of warps along K are added in order."""
-        result = types.UniTuple(types.float32, PART)
-
-        @emitted(result)
-        def emit(e, at, part):
-            b = e.builder
-            narrow, row = self._result(e, part)
-            offset = b.add(b.mul(narrow, I32(self.streamed)), self.swizzled(e, row, narrow))
-            offset = b.add(at, b.shl(offset, I32(2)))
-            total = ld_shared(e, FLOAT32, PART, offset)
-            for k in range(1, self.warps_k):
-                records = ld_shared(e, FLOAT32, PART, b.add(offset, I32(k * self.record_bytes)))
-                total = [b.fadd(x, y) for x, y in zip(total, records)]
-            return e.pack(result, total)
-
-        return emit
+        b = e.builder
+        narrow, row = self._result(e, part)
+        offset = b.add(b.mul(narrow, I32(self.streamed)), self.swizzled(e, row, narrow))
+        offset = b.add(at, b.shl(offset, I32(2)))
+        total = ld_shared(e, FLOAT32, PART, offset)
+        for k in range(1, self.warps_k):
+            records = ld_shared(e, FLOAT32, PART, b.add(offset, I32(k * self.record_bytes)))
+            total = [b.fadd(x, y) for x, y in zip(total, records)]
+        return total
 
     def chunk_coordinates(self) -> Callable:
         """`chunk_coordinates(chunk)`: (narrow rows, streamed rows) of these accumulators."""

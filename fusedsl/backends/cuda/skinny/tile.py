@@ -6,8 +6,6 @@ Which steps of a slot meet in one mma.sync is free, as long as both operands agr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ....ir.types import BFLOAT16, FLOAT32
 from ..compiler.numba_backend import I32, Emitter, emitted, ir, types
 from ..mma.fragment import INSTRUCTIONS, mma_sync
@@ -37,53 +35,45 @@ class SkinnyTile(SkinnySums):
         moved = b.shl(b.and_(half, I32(3)), I32(3)) if self.near == "k" else b.shl(b.and_(half, I32(1)), I32(2))
         return b.xor(row, moved)
 
-    def multiply(self) -> Callable:
+    @emitted(lambda self: self.accumulator_types)
+    def multiply(self, e, accumulators, streamed, narrow):
         """`multiply(accumulators, streamed, narrow)`: adds the products of a stage, at its two addresses."""
         form = INSTRUCTIONS[self.dtype]
-
-        @emitted(self.accumulator_types)
-        def emit(e, accumulators, streamed, narrow):
-            b, (wide, warp), (g, t) = e.builder, warp_position(self, e), lane_position(self, e)
-            values = e.unpack(accumulators, len(self.accumulator_types))
-            places = [b.add(streamed, vector_offset(self, e, warp, k)) for k in range(VECTORS)]
-            words = [ld_shared(e, BFLOAT16, 8, place) for place in places]
-            row = b.add(b.mul(wide, I32(8 * self._columns)), g)
-            step = b.mul(warp_k(self, e, warp), I32(LINE_BYTES))
-            step = b.add(step, b.shl(t, I32(4 if self.near == "k" else 3)))
-            other = b.add(narrow, b.add(b.mul(row, I32(self.pitch)), step))
-            for column in range(self._columns):
-                right = _narrow_fragments(e, self.near, b.add(other, I32(8 * column * self.pitch)))
-                for subtile in range(SUBTILES):
-                    at = 4 * (subtile * self._columns + column)
-                    for half in (0, 1):
-                        left = _streamed_fragment(e, self.near, words, subtile, half)
-                        values[at : at + 4] = mma_sync(e, form, left, right[half], values[at : at + 4])
-            return e.pack(self.accumulator_types, values)
-
-        return emit
-
-    def store_accumulators(self) -> Callable:
-        """`store(at, accumulators)`: store a thread's accumulators to the block's shared memory."""
-
-        @emitted(types.void)
-        def emit(e, at, accumulators):
-            b, (wide, warp), (g, t) = e.builder, warp_position(self, e), lane_position(self, e)
-            values, k = e.unpack(accumulators, len(self.accumulator_types)), warp_k(self, e, warp)
-            first = b.mul(b.udiv(warp, I32(self.warps_k)), I32(ROWS))
-            line = b.add(b.mul(k, I32(self.narrow)), b.mul(wide, I32(8 * self._columns)))
-            line = b.add(line, b.shl(t, I32(1)))  # an even number: `swizzled` is that of the next one too
+        b, (wide, warp), (g, t) = e.builder, warp_position(self, e), lane_position(self, e)
+        values = e.unpack(accumulators, len(self.accumulator_types))
+        places = [b.add(streamed, vector_offset(self, e, warp, k)) for k in range(VECTORS)]
+        words = [ld_shared(e, BFLOAT16, 8, place) for place in places]
+        row = b.add(b.mul(wide, I32(8 * self._columns)), g)
+        step = b.mul(warp_k(self, e, warp), I32(LINE_BYTES))
+        step = b.add(step, b.shl(t, I32(4 if self.near == "k" else 3)))
+        other = b.add(narrow, b.add(b.mul(row, I32(self.pitch)), step))
+        for column in range(self._columns):
+            right = _narrow_fragments(e, self.near, b.add(other, I32(8 * column * self.pitch)))
             for subtile in range(SUBTILES):
-                pair = _rows_of(e, self.near, subtile, g)
-                for column in range(self._columns):
-                    four = values[4 * (subtile * self._columns + column) :][:4]
-                    for odd in (0, 1):
-                        narrow = b.add(line, I32(8 * column + odd))
-                        start = b.add(at, b.mul(narrow, I32(4 * self.streamed)))
-                        for row, value in zip(pair, four[odd::2]):
-                            offset = self.swizzled(e, b.add(first, row), narrow)
-                            st_shared(e, FLOAT32, 1, b.add(start, b.shl(offset, I32(2))), [value])
+                at = 4 * (subtile * self._columns + column)
+                for half in (0, 1):
+                    left = _streamed_fragment(e, self.near, words, subtile, half)
+                    values[at : at + 4] = mma_sync(e, form, left, right[half], values[at : at + 4])
+        return e.pack(self.accumulator_types, values)
 
-        return emit
+    @emitted(types.void)
+    def store_accumulators(self, e, at, accumulators):
+        """`store(at, accumulators)`: store a thread's accumulators to the block's shared memory."""
+        b, (wide, warp), (g, t) = e.builder, warp_position(self, e), lane_position(self, e)
+        values, k = e.unpack(accumulators, len(self.accumulator_types)), warp_k(self, e, warp)
+        first = b.mul(b.udiv(warp, I32(self.warps_k)), I32(ROWS))
+        line = b.add(b.mul(k, I32(self.narrow)), b.mul(wide, I32(8 * self._columns)))
+        line = b.add(line, b.shl(t, I32(1)))  # an even number: `swizzled` is that of the next one too
+        for subtile in range(SUBTILES):
+            pair = _rows_of(e, self.near, subtile, g)
+            for column in range(self._columns):
+                four = values[4 * (subtile * self._columns + column) :][:4]
+                for odd in (0, 1):
+                    narrow = b.add(line, I32(8 * column + odd))
+                    start = b.add(at, b.mul(narrow, I32(4 * self.streamed)))
+                    for row, value in zip(pair, four[odd::2]):
+                        offset = self.swizzled(e, b.add(first, row), narrow)
+                        st_shared(e, FLOAT32, 1, b.add(start, b.shl(offset, I32(2))), [value])
 
 
 def _streamed_fragment(e: Emitter, near: str, words: list[list[ir.Value]], subtile: int, half: int) -> list[ir.Value]:

@@ -32,21 +32,17 @@ class SmallTile(SmallLayout):
 
         return emit
 
-    def store_factor(self, kind: str, name: str, along: bool) -> Callable:
+    @emitted(types.void)
+    def store_factor(self, e, at, tile, *, kind: str, name: str, along: bool):
         """`put(at, values)`: this thread's elements of a factor into shared memory."""
         element, count = dtype(name), self.elements(kind)
         width = min(OWN, ACCESS_BYTES // element.itemsize)
-
-        @emitted(types.void)
-        def emit(e, at, tile):
-            b, values = e.builder, e.unpack(tile, count)
-            for k in range(0, count, 1 if along else width):
-                lane, step = self._element(e, kind, along, k)
-                index = b.add(self._matrix(e, kind), b.add(b.mul(step, I32(self.pitch(kind))), lane))
-                part = values[k : k + (1 if along else width)]
-                st_shared(e, element, len(part), _byte(e, at, index, element.itemsize), part)
-
-        return emit
+        b, values = e.builder, e.unpack(tile, count)
+        for k in range(0, count, 1 if along else width):
+            lane, step = self._element(e, kind, along, k)
+            index = b.add(self._matrix(e, kind), b.add(b.mul(step, I32(self.pitch(kind))), lane))
+            part = values[k : k + (1 if along else width)]
+            st_shared(e, element, len(part), _byte(e, at, index, element.itemsize), part)
 
     def _element(self, e: Emitter, kind: str, along: bool, k: int) -> tuple[ir.Value, ir.Value]:
         """(row or column, step) of a thread's k-th element of a factor."""
@@ -56,37 +52,27 @@ class SmallTile(SmallLayout):
         far, near = b.udiv(number, I32(line)), b.add(b.mul(b.urem(number, I32(line)), I32(OWN)), I32(within))
         return (far, near) if along else (near, far)
 
-    def zero(self, name: str) -> Callable:
+    @emitted(lambda name: types.UniTuple(numba_type(name), OWN * OWN))
+    def zero(self, e, *, name: str):
         """`zero()`: a thread's accumulators before the first product."""
-        result = types.UniTuple(numba_type(name), OWN * OWN)
+        return [element_type(dtype(name))(0)] * (OWN * OWN)
 
-        @emitted(result)
-        def emit(e):
-            return e.pack(result, [element_type(dtype(name))(0)] * (OWN * OWN))
-
-        return emit
-
-    def multiply(self, name: str) -> Callable:
+    @emitted(lambda name: types.UniTuple(numba_type(name), OWN * OWN))
+    def multiply(self, e, left, right, accumulators_in, *, name: str):
         """`multiply(left, right, accumulators)`: the accumulators plus the products of two factors in shared memory."""
         kind = dtype(name)
-        result = types.UniTuple(numba_type(name), OWN * OWN)
-
-        @emitted(result)
-        def emit(e, left, right, accumulators_in):
-            b, accumulators = e.builder, e.unpack(accumulators_in, OWN * OWN)
-            row, column = self._sums(e)
-            places = [b.add(self._matrix(e, side), first) for side, first in (("row", row), ("column", column))]
-            for step in range(self.depth):
-                x, y = (
-                    _neighbours(e, kind, at, b.add(place, I32(step * self.pitch(side))))
-                    for at, place, side in zip((left, right), places, ("row", "column"))
-                )
-                accumulators = [
-                    fused_multiply_add(e, kind, x[k // OWN], y[k % OWN], accumulators[k]) for k in range(OWN * OWN)
-                ]
-            return e.pack(result, accumulators)
-
-        return emit
+        b, accumulators = e.builder, e.unpack(accumulators_in, OWN * OWN)
+        row, column = self._sums(e)
+        places = [b.add(self._matrix(e, side), first) for side, first in (("row", row), ("column", column))]
+        for step in range(self.depth):
+            x, y = (
+                _neighbours(e, kind, at, b.add(place, I32(step * self.pitch(side))))
+                for at, place, side in zip((left, right), places, ("row", "column"))
+            )
+            accumulators = [
+                fused_multiply_add(e, kind, x[k // OWN], y[k % OWN], accumulators[k]) for k in range(OWN * OWN)
+            ]
+        return accumulators
 
     def sum_places(self, part: int) -> Callable:
         """`places()`: (rows, columns) of the elements that this thread sums, in one of its rows."""

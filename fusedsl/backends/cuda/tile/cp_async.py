@@ -56,31 +56,27 @@ class CpAsyncRing:
     def _offset(self, number: int) -> int:
         return self.begin + number * self.threads * self.vector_bytes
 
-    def copy_async(self) -> Callable:
+    @emitted(types.void)
+    def copy_async(self, e, at, first, last, where, *, kinds):
         """`copy_async(address, start, limit, row)`: start the copy of a tile; zeros for elements out of bounds.
 
         `row` is the address of the row in shared memory.
         """
         kind, moved = dtype(self.name), "cg" if self.vector_bytes == 16 else "ca"
-
-        @emitted(types.void)
-        def emit(e, at, first, last, where, *, kinds):
-            b, own = e.builder, self._own(e, where)
-            begin = first if first.type == I64 else b.sext(first, I64)
-            source = b.add(at, b.mul(begin, I64(kind.itemsize)))
-            for k, room in enumerate(self.tile.valid_of(e, kinds[1], first, last)):
-                skipped = k * self.tile.step * kind.itemsize
-                text = f"cp.async.{moved}.shared.global [$0+{self._offset(k)}], [$1+{skipped}], {self.vector_bytes}"
-                values = [own, source]
-                if room is not None:
-                    there = b.icmp_signed(">", room.count, I32(0))
-                    values = [own, b.select(there, source, b.sub(at, I64(skipped)))]
-                    values.append(b.select(there, I32(self.vector_bytes), I32(0)))
-                text += ", $2;" if room is not None else ";"
-                constraints = "r,l,r,~{memory}" if room is not None else "r,l,~{memory}"
-                e.asm(VOID, text, constraints, values, effect=True)
-
-        return emit
+        b, own = e.builder, self._own(e, where)
+        begin = first if first.type == I64 else b.sext(first, I64)
+        source = b.add(at, b.mul(begin, I64(kind.itemsize)))
+        for k, room in enumerate(self.tile.valid_of(e, kinds[1], first, last)):
+            skipped = k * self.tile.step * kind.itemsize
+            text = f"cp.async.{moved}.shared.global [$0+{self._offset(k)}], [$1+{skipped}], {self.vector_bytes}"
+            values = [own, source]
+            if room is not None:
+                there = b.icmp_signed(">", room.count, I32(0))
+                values = [own, b.select(there, source, b.sub(at, I64(skipped)))]
+                values.append(b.select(there, I32(self.vector_bytes), I32(0)))
+            text += ", $2;" if room is not None else ";"
+            constraints = "r,l,r,~{memory}" if room is not None else "r,l,~{memory}"
+            e.asm(VOID, text, constraints, values, effect=True)
 
     def load(self) -> Callable:
         """`load(row)`: the tile from shared memory, as `Tile.load` holds it."""
@@ -107,11 +103,7 @@ def commit_group():
     return types.void, emit
 
 
-def wait_group(groups: int) -> Callable:
+@emitted(types.void)
+def wait_group(e, *, groups: int):
     """`wait_group()`: cp.async.wait_group: wait until at most so many groups are in flight."""
-
-    @emitted(types.void)
-    def emit(e):
-        e.asm(VOID, f"cp.async.wait_group {groups};", "~{memory}", [], effect=True)
-
-    return emit
+    e.asm(VOID, f"cp.async.wait_group {groups};", "~{memory}", [], effect=True)

@@ -6,8 +6,6 @@ measured: H200, about a microsecond, twice a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..compiler.numba_backend import F32, F64, I32, I64, SHARED, VOID, Emitter, emitted, ir, types
 
 CLUSTER_MBARRIERS = "meetings"  # the shared memory of the barriers
@@ -32,21 +30,17 @@ def cluster_mbarrier(e: Emitter, count: int, number: ir.Value) -> ir.Value:
     return b.add(b.ptrtoint(array, I32), b.mul(number, I32(8)))
 
 
-def cluster_init(count: int) -> Callable:
+@emitted(types.void)
+def cluster_init(e, *, count: int):
     """`cluster_init()`: initialise so many mbarriers and arrive at the cluster barrier; does not wait."""
-
-    @emitted(types.void)
-    def emit(e):
-        b = e.builder
-        with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
-            for number in range(count):
-                where = [cluster_mbarrier(e, count, I32(number)), I32(1)]
-                e.asm(VOID, "mbarrier.init.shared::cta.b64 [$0], $1;", "r,r,~{memory}", where, effect=True)
-            e.asm(VOID, "fence.mbarrier_init.release.cluster;", "~{memory}", [], effect=True)
-        text = "bar.warp.sync 0xffffffff;\nbarrier.cluster.arrive.relaxed.aligned;"
-        e.asm(VOID, text, "~{memory}", [], effect=True)
-
-    return emit
+    b = e.builder
+    with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
+        for number in range(count):
+            where = [cluster_mbarrier(e, count, I32(number)), I32(1)]
+            e.asm(VOID, "mbarrier.init.shared::cta.b64 [$0], $1;", "r,r,~{memory}", where, effect=True)
+        e.asm(VOID, "fence.mbarrier_init.release.cluster;", "~{memory}", [], effect=True)
+    text = "bar.warp.sync 0xffffffff;\nbarrier.cluster.arrive.relaxed.aligned;"
+    e.asm(VOID, text, "~{memory}", [], effect=True)
 
 
 def mbarrier_expect_tx(e: Emitter, barrier: ir.Value, size: int) -> None:

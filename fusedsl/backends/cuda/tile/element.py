@@ -53,19 +53,14 @@ def unpaired(e: Emitter, kind: DType, elements: list[ir.Value], width: int) -> l
     return [b.trunc(half, ir.IntType(16)) for pair in halves for half in pair]
 
 
-def load_value(name: str) -> Callable:
+@emitted(lambda name: numba_type(dtype(name).compute.name))
+def load_value(e, at, *, name: str):
     """`load(address)`: one element, widened."""
     kind = dtype(name)
-    result = numba_type(kind.compute.name)
-
-    @emitted(result)
-    def emit(e, at):
-        bits = load_vector(e, kind, 1, at, None)[0]
-        if kind.kind == "b":
-            return e.builder.icmp_unsigned("!=", bits, I8(0))
-        return bits if kind is kind.compute else convert.widen(e, bits, kind.name)
-
-    return emit
+    bits = load_vector(e, kind, 1, at, None)[0]
+    if kind.kind == "b":
+        return e.builder.icmp_unsigned("!=", bits, I8(0))
+    return bits if kind is kind.compute else convert.widen(e, bits, kind.name)
 
 
 def fetch(name: str) -> Callable:
@@ -85,17 +80,13 @@ def fetch(name: str) -> Callable:
     return intrinsic(2)(rule)
 
 
-def store_value(name: str) -> Callable:
+@emitted(types.void)
+def store_value(e, at, element, when, *, kinds, name: str):
     """`store(address, value, wanted)`: one element, if it is wanted."""
     kind = dtype(name)
-
-    @emitted(types.void)
-    def emit(e, at, element, when, *, kinds):
-        stored = stored_elements(e, kind, [narrowed_value(e, kind, element, kinds[1])])
-        with e.builder.if_then(e.cast(when, kinds[2], types.boolean)):
-            store_vector(e, kind, 1, at, stored, None)
-
-    return emit
+    stored = stored_elements(e, kind, [narrowed_value(e, kind, element, kinds[1])])
+    with e.builder.if_then(e.cast(when, kinds[2], types.boolean)):
+        store_vector(e, kind, 1, at, stored, None)
 
 
 @intrinsic(2)

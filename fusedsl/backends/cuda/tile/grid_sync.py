@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..compiler.numba_backend import F32, F64, I1, I8, I16, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
 from .reduce import ReduceOp, state_of
 
@@ -47,33 +45,25 @@ def _word(e: Emitter, value: ir.Value) -> tuple[ir.Value, int]:
     return e.builder.bitcast(value, ir.IntType(bits)), bits
 
 
-def store_partial(rule_of: ReduceOp, begin: int) -> Callable:
+@emitted(types.void)
+def store_partial(e, at, value, *, rule_of: ReduceOp, begin: int):
     """`store_partial(address, state)`: thread 0 stores a row's state, `begin` bytes into its record."""
-
-    @emitted(types.void)
-    def emit(e, at, value):
-        b = e.builder
-        with b.if_then(_is_first(e)):
-            address = begin
-            for part in state_of(e, rule_of, value):
-                st_global(e, b.add(at, I64(address)), part)
-                address += ALIGNMENT
-
-    return emit
-
-
-def load_partial(rule_of: ReduceOp, begin: int) -> Callable:
-    """`load_partial(address)`: the state that a block stored in a record."""
-
-    @emitted(rule_of.merge.result)
-    def emit(e, at):
-        parts, address = [], begin
-        for none in rule_of.empty.emit(e, []):
-            parts.append(ld_relaxed(e, e.builder.add(at, I64(address)), none.type))
+    b = e.builder
+    with b.if_then(_is_first(e)):
+        address = begin
+        for part in state_of(e, rule_of, value):
+            st_global(e, b.add(at, I64(address)), part)
             address += ALIGNMENT
-        return e.pack(rule_of.merge.result, parts)
 
-    return emit
+
+@emitted(lambda rule_of: rule_of.merge.result)
+def load_partial(e, at, *, rule_of: ReduceOp, begin: int):
+    """`load_partial(address)`: the state that a block stored in a record."""
+    parts, address = [], begin
+    for none in rule_of.empty.emit(e, []):
+        parts.append(ld_relaxed(e, e.builder.add(at, I64(address)), none.type))
+        address += ALIGNMENT
+    return e.pack(rule_of.merge.result, parts)
 
 
 @intrinsic(3)

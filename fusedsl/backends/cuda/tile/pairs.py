@@ -11,26 +11,21 @@ from .scalar_functions import elements_of, scalar_function, scalar_types
 from .tile import Tile
 
 
-def random_pairs(tile: Tile, name: str) -> Callable:
+@emitted(lambda tile: types.UniTuple(types.uint64, tile.count), 3)
+def random_pairs(e, *operands, kinds, tile: Tile, name: str):
     """`random(positions, seed, stream)`: as `Tile.random`, at positions that pairs of elements mostly share."""
-    result = types.UniTuple(types.uint64, tile.count)
     alone = philox.shared_philox(name).rule(*[types.uint64] * 3)[1]
+    lists = (tile.widened(e, UINT64, v, kind, types.uint64) for v, kind in zip(operands, kinds))
+    places, seeds, streams = lists
+    firsts: list[list[ir.Value]] = []
+    for begin in range(0, tile.count, tile.width):
+        part = places[begin : begin + tile.width : 2]
+        firsts += [[number] for number in philox.neighbours(e, name, part, seeds[begin], streams[begin])]
 
-    @emitted(result, 3)
-    def emit(e, *operands, kinds):
-        lists = (tile.widened(e, UINT64, v, kind, types.uint64) for v, kind in zip(operands, kinds))
-        places, seeds, streams = lists
-        firsts: list[list[ir.Value]] = []
-        for begin in range(0, tile.count, tile.width):
-            part = places[begin : begin + tile.width : 2]
-            firsts += [[number] for number in philox.neighbours(e, name, part, seeds[begin], streams[begin])]
+    def second() -> list[list[ir.Value]]:
+        return [[alone(e, place, seeds[0], streams[0])] for place in places[1::2]]
 
-        def second() -> list[list[ir.Value]]:
-            return [[alone(e, place, seeds[0], streams[0])] for place in places[1::2]]
-
-        return e.pack(result, [number for (number,) in _alike_pairs(e, [places], firsts, second)])
-
-    return emit
+    return [number for (number,) in _alike_pairs(e, [places], firsts, second)]
 
 
 def in_pairs(tile: Tile, signature: str) -> Callable[[Callable], Callable]:

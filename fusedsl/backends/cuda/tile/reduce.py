@@ -47,22 +47,17 @@ def reduction(state: str, merge: Callable, empty: Callable, follow: Callable | N
     return ReduceOp(scalar_function(merging, merge), scalar_function(f"-> {names}", empty), following)
 
 
-def reduce_tile(tile: Tile, rule_of: ReduceOp) -> Callable:
+@emitted(lambda rule_of: rule_of.merge.result, lambda rule_of: len(rule_of.state) + 2)
+def reduce_tile(e, *values, kinds, tile: Tile, rule_of: ReduceOp):
     """`reduce_tile(lifted…, start, limit)`: the state of the valid elements of a thread's tile."""
-    parts = len(rule_of.state)
-
-    @emitted(rule_of.merge.result, parts + 2)
-    def emit(e, *values, kinds):
-        columns = [column_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
-        rooms = tile.valid_of(e, kinds[-2], *values[-2:])
-        empty = rule_of.empty.emit(e, []) if any(rooms) else []
-        states = []
-        for number, room in enumerate(rooms):
-            elements = [[column[number * tile.width + k] for column in columns] for k in range(tile.width)]
-            states.append(_vector(e, rule_of, elements, room, empty))
-        return e.pack(rule_of.merge.result, rule_of.tree(e, states, from_first(rooms)))
-
-    return emit
+    columns = [column_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
+    rooms = tile.valid_of(e, kinds[-2], *values[-2:])
+    empty = rule_of.empty.emit(e, []) if any(rooms) else []
+    states = []
+    for number, room in enumerate(rooms):
+        elements = [[column[number * tile.width + k] for column in columns] for k in range(tile.width)]
+        states.append(_vector(e, rule_of, elements, room, empty))
+    return e.pack(rule_of.merge.result, rule_of.tree(e, states, from_first(rooms)))
 
 
 def reduce_packed(tile: Tile, rule_of: ReduceOp, order: str, name: str, absolute: bool = False) -> Callable:
@@ -149,15 +144,10 @@ def identity_state(rule_of: ReduceOp) -> Callable:
     return intrinsic(0)(rule)
 
 
-def combine_states(rule_of: ReduceOp) -> Callable:
+@emitted(lambda rule_of: rule_of.merge.result)
+def combine_states(e, x, y, *, rule_of: ReduceOp):
     """`merge(a, b)`: two states as one."""
-    result = rule_of.merge.result
-
-    @emitted(result)
-    def emit(e, x, y):
-        return e.pack(result, rule_of.merge.emit(e, state_of(e, rule_of, x) + state_of(e, rule_of, y)))
-
-    return emit
+    return rule_of.merge.emit(e, state_of(e, rule_of, x) + state_of(e, rule_of, y))
 
 
 def state_of(e: Emitter, rule_of: ReduceOp, value: ir.Value) -> State:

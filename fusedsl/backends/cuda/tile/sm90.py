@@ -79,15 +79,11 @@ def tma_store_wait_read(left: int) -> Callable:
 tma_store_wait = tma_store_wait_read(0)  # waits for all groups
 
 
-def param_address(number: int) -> Callable:
+@emitted(i64)
+def param_address(e, *, number: int):
     """`param_address()`: the generic address of a kernel parameter, for a tensor map."""
-
-    @emitted(i64)
-    def emit(e):
-        text = f"{{ .reg .b64 at; mov.b64 at, {e.builder.function.name}_param_{number}; cvta.param.u64 $0, at; }}"
-        return e.asm(I64, text, "=l", [], effect=True)
-
-    return emit
+    text = f"{{ .reg .b64 at; mov.b64 at, {e.builder.function.name}_param_{number}; cvta.param.u64 $0, at; }}"
+    return e.asm(I64, text, "=l", [], effect=True)
 
 
 def dynamic_smem(alignment: int) -> Callable:

@@ -40,30 +40,25 @@ class ThreadGroup:
         """`cluster_init()`: initialise the mbarriers and arrive at the cluster barrier; does not wait."""
         return cluster.cluster_init(self.reductions * self.barrier_slots)
 
-    def all_reduce(self, rule_of: ReduceOp) -> Callable:
+    @emitted(lambda rule_of: rule_of.merge.result, lambda self: 1 + (self.cluster > 1) + self.persistent)
+    def all_reduce(self, e, *values, rule_of: ReduceOp):
         """`all_reduce(state)`: the states of all threads of the row combined, the same bits in each of them.
 
         In a cluster `all_reduce(number, state)`, with the number of the row's all-reduce; in a persistent group
         `all_reduce(number, iteration, state)`, with the number of rows done before.
         """
-        result = rule_of.merge.result
-
-        @emitted(result, 1 + (self.cluster > 1) + self.persistent)
-        def emit(e, *values):
-            state = state_of(e, rule_of, values[-1])
-            if self.dynamic:
-                along = self._along_part if self.threads < WARP else self._along_warps
-                return e.pack(result, along(e, rule_of, state))
-            if self.rows_across:
-                return e.pack(result, self._through_shared(e, rule_of, state, self.rows_across))
-            state = self._through_shuffles(e, rule_of, state)
-            if self.cluster > 1:
-                state = self._through_cluster(e, rule_of, state, values[0], values[1] if self.persistent else None)
-            elif self.threads > WARP:
-                state = self._through_shared(e, rule_of, state, 0)
-            return e.pack(result, state)
-
-        return emit
+        state = state_of(e, rule_of, values[-1])
+        if self.dynamic:
+            along = self._along_part if self.threads < WARP else self._along_warps
+            return along(e, rule_of, state)
+        if self.rows_across:
+            return self._through_shared(e, rule_of, state, self.rows_across)
+        state = self._through_shuffles(e, rule_of, state)
+        if self.cluster > 1:
+            state = self._through_cluster(e, rule_of, state, values[0], values[1] if self.persistent else None)
+        elif self.threads > WARP:
+            state = self._through_shared(e, rule_of, state, 0)
+        return state
 
     def _through_shuffles(self, e: Emitter, rule_of: ReduceOp, state: State) -> State:
         """Lane 0 of each segment merges all, in order; then its segment gets a copy."""

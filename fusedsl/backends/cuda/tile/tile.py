@@ -84,20 +84,15 @@ class Tile(VectorLayout):
 
         return emit
 
-    def load_shared(self, name: str, threads: int, offset: int) -> Callable:
+    @emitted(lambda self, name: stored_type(dtype(name), self.count, self.width))
+    def load_shared(self, e, at, *, name: str, threads: int, offset: int):
         """`load_shared(place)`: the tile that `copy_async` left there, as `load` gives it."""
         kind = dtype(name)
-        result = stored_type(kind, self.count, self.width)
-
-        @emitted(result)
-        def emit(e, at):
-            elements, size = [], self.width * kind.itemsize
-            for number in range(self.vectors):
-                where = thread_vector_at(e, at, offset + number * threads * size, size, threads)
-                elements += ld_shared(e, kind, self.width, where)
-            return e.pack(result, elements)
-
-        return emit
+        elements, size = [], self.width * kind.itemsize
+        for number in range(self.vectors):
+            where = thread_vector_at(e, at, offset + number * threads * size, size, threads)
+            elements += ld_shared(e, kind, self.width, where)
+        return elements
 
     def store(self, name: str, stride_kind: str = "1") -> Callable:
         """`store(address, begins, values, start, limit[, stride])`: the inverse of load.
@@ -170,43 +165,33 @@ class Tile(VectorLayout):
 
         return intrinsic(1)(rule)
 
-    def gather(self, name: str) -> Callable:
+    @emitted(lambda self, name: stored_type(dtype(name), self.count, self.width))
+    def gather(self, e, addresses, wanted, *, kinds, name: str):
         """`gather(addresses, wanted)`: an element from each address where it is wanted, else 0.
 
         A vector whose elements turn out to be neighbours, aligned and all wanted, is read as one.
         """
         kind = dtype(name)
-        result = stored_type(kind, self.count, self.width)
+        places = self.widened(e, INT64, addresses, kinds[0], types.int64)
+        flags = self.widened(e, BOOL, wanted, kinds[1], types.boolean)
+        elements: list[ir.Value] = []
+        for first in range(0, self.count, self.width):
+            part = slice(first, first + self.width)
+            elements += self._gather_vector(e, kind, places[part], flags[part])
+        return elements
 
-        @emitted(result)
-        def emit(e, addresses, wanted, *, kinds):
-            places = self.widened(e, INT64, addresses, kinds[0], types.int64)
-            flags = self.widened(e, BOOL, wanted, kinds[1], types.boolean)
-            elements: list[ir.Value] = []
-            for first in range(0, self.count, self.width):
-                part = slice(first, first + self.width)
-                elements += self._gather_vector(e, kind, places[part], flags[part])
-            return e.pack(result, elements)
-
-        return emit
-
-    def random(self, name: str) -> Callable:
+    @emitted(lambda self: types.UniTuple(types.uint64, self.count), 3)
+    def random(self, e, *operands, kinds, name: str):
         """`random(positions, seed, stream)`: random bits by the operation of this name, of each element's position.
 
         The elements of a vector are mostly neighbours, which share what one counter gives.
         """
-        result = types.UniTuple(types.uint64, self.count)
-
-        @emitted(result, 3)
-        def emit(e, *operands, kinds):
-            places, seeds, streams = (self.widened(e, UINT64, v, k, types.uint64) for v, k in zip(operands, kinds))
-            numbers: list[ir.Value] = []
-            for first in range(0, self.count, self.width):
-                part = places[first : first + self.width]
-                numbers += philox.neighbours(e, name, part, seeds[first], streams[first])
-            return e.pack(result, numbers)
-
-        return emit
+        places, seeds, streams = (self.widened(e, UINT64, v, k, types.uint64) for v, k in zip(operands, kinds))
+        numbers: list[ir.Value] = []
+        for first in range(0, self.count, self.width):
+            part = places[first : first + self.width]
+            numbers += philox.neighbours(e, name, part, seeds[first], streams[first])
+        return numbers
 
     def _gather_vector(self, e: Emitter, kind: DType, places: list[ir.Value], wanted: list[ir.Value]) -> list[ir.Value]:
         b = e.builder

@@ -34,30 +34,25 @@ def _first_line(e: Emitter) -> ir.Value:
 # -- tensor cores
 
 
-def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
+@emitted(lambda columns: types.UniTuple(types.float32, columns // 2), 2)
+def mma_qk(e, *values, kinds, kind: str, rows: int, columns: int, width: int):
     """`mma_qk(q, k)`: a warp's 16 x columns accumulators over `width`, of K-major tiles."""
-    result = types.UniTuple(types.float32, columns // 2)
-
-    @emitted(result, 2)
-    def emit(e, *values, kinds):
-        b, lane = e.builder, _lane(e)
-        left, right = (e.cast(v, k, i32) for v, k in zip(values, kinds))
-        row = b.add(_first_line(e), b.and_(lane, I32(15)))
-        left = b.add(start_of(e, left, row), swizzled(e, row, b.lshr(lane, I32(4))))
-        column = b.add(b.shl(b.lshr(lane, I32(4)), I32(3)), b.and_(lane, I32(7)))
-        half = b.and_(b.lshr(lane, I32(3)), I32(1))
-        right = b.add(start_of(e, right, column), swizzled(e, column, half))
-        sums = [ir.Constant(F32, 0.0)] * (columns // 2)
-        for step in range(width // STEP):
-            panel, further = divmod(step * STEP, PANEL)
-            a, c = (b.xor(x, I32(2 * further)) for x in (left, right))
-            fragment = matrices(e, b.add(a, I32(panel * rows * SWIZZLE_BYTES)), False)
-            for k in range(columns // 16):
-                at = b.add(c, I32((panel * columns + 16 * k) * SWIZZLE_BYTES))
-                _accumulate_columns(e, kind, sums, k, fragment, matrices(e, at, False))
-        return e.pack(result, sums)
-
-    return emit
+    b, lane = e.builder, _lane(e)
+    left, right = (e.cast(v, k, i32) for v, k in zip(values, kinds))
+    row = b.add(_first_line(e), b.and_(lane, I32(15)))
+    left = b.add(start_of(e, left, row), swizzled(e, row, b.lshr(lane, I32(4))))
+    column = b.add(b.shl(b.lshr(lane, I32(4)), I32(3)), b.and_(lane, I32(7)))
+    half = b.and_(b.lshr(lane, I32(3)), I32(1))
+    right = b.add(start_of(e, right, column), swizzled(e, column, half))
+    sums = [ir.Constant(F32, 0.0)] * (columns // 2)
+    for step in range(width // STEP):
+        panel, further = divmod(step * STEP, PANEL)
+        a, c = (b.xor(x, I32(2 * further)) for x in (left, right))
+        fragment = matrices(e, b.add(a, I32(panel * rows * SWIZZLE_BYTES)), False)
+        for k in range(columns // 16):
+            at = b.add(c, I32((panel * columns + 16 * k) * SWIZZLE_BYTES))
+            _accumulate_columns(e, kind, sums, k, fragment, matrices(e, at, False))
+    return sums
 
 
 def mma_pv(kind: str, columns: int, width: int) -> Callable:

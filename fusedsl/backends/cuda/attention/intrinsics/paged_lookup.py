@@ -26,17 +26,12 @@ class PagedLookup:
         """The number of rows of a lane."""
         return -(-self.lines // WARP)
 
-    def places(self) -> Callable:
+    @emitted(lambda self: types.UniTuple(i64, self.count))
+    def places(self, e, first, *, kinds):
         """`places(first)`: the int64 indices of a lane's rows, if the first row of the tile has index `first`."""
-        result = types.UniTuple(i64, self.count)
-
-        @emitted(result)
-        def emit(e, first, *, kinds):
-            b = e.builder
-            own = b.add(e.cast(first, kinds[0], i32), b.and_(e.special_register("tid.x"), I32(WARP - 1)))
-            return e.pack(result, [b.zext(b.add(own, I32(WARP * k)), I64) for k in range(self.count)])
-
-        return emit
+        b = e.builder
+        own = b.add(e.cast(first, kinds[0], i32), b.and_(e.special_register("tid.x"), I32(WARP - 1)))
+        return [b.zext(b.add(own, I32(WARP * k)), I64) for k in range(self.count)]
 
     def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
         """Decorator: a scalar function over rows and uniform values; a result is a tuple of rows."""

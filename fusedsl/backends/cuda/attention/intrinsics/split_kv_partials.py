@@ -16,21 +16,17 @@ def _shape(rows: str, own: str, width: int) -> types.Type:
     return types.Tuple.from_types((*kinds, types.UniTuple(numba_type(own), width // 2)))
 
 
-def store_partial_state(rows: str, own: str, width: int, threads: int) -> Callable:
+@emitted(types.void, lambda rows, own, width: 2 + len(_shape(rows, own, width)) - 1)
+def store_partial_state(e, at, *values, rows: str, own: str, width: int, threads: int):
     """`store_partial_state(address, row values…, sums)`: store a block's state, 16 bytes per thread, coalesced."""
     shape = _shape(rows, own, width)
-
-    @emitted(types.void, 2 + len(shape) - 1)
-    def emit(e, at, *values):
-        parts = [v for value, kind in zip(values, shape) for v in e.unpack(value, len(kind))]
-        words = [word for part in parts for word in _words(e, part)]
-        words += [I32(0)] * (-len(words) % GROUP)
-        text = f"st.global.v{GROUP}.b32 [$0], {{$1, $2, $3, $4}};"
-        for k, address in enumerate(_addresses(e, at, len(words), threads)):
-            given = words[GROUP * k : GROUP * k + GROUP]
-            e.asm(VOID, text, "l,r,r,r,r,~{memory}", [address, *given], effect=True)
-
-    return emit
+    parts = [v for value, kind in zip(values, shape) for v in e.unpack(value, len(kind))]
+    words = [word for part in parts for word in _words(e, part)]
+    words += [I32(0)] * (-len(words) % GROUP)
+    text = f"st.global.v{GROUP}.b32 [$0], {{$1, $2, $3, $4}};"
+    for k, address in enumerate(_addresses(e, at, len(words), threads)):
+        given = words[GROUP * k : GROUP * k + GROUP]
+        e.asm(VOID, text, "l,r,r,r,r,~{memory}", [address, *given], effect=True)
 
 
 def load_partial_state(rows: str, own: str, width: int, threads: int) -> Callable:

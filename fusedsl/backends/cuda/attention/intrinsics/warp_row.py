@@ -74,21 +74,17 @@ class WarpRow:
         """Decorator: a scalar function over elements and uniform values; a result is a tuple of elements."""
         return mapped(signature, self.count, partial(elements_of, count=self.count))
 
-    def product(self, name: str) -> Callable:
+    @emitted(lambda name: numba_type(name))
+    def product(self, e, x, y, *, kinds, name: str):
         """`product(x, y)`: the sum of all lanes' x * y, in each lane."""
         kind = numba_type(name)
-
-        @emitted(kind)
-        def emit(e, x, y, *, kinds):
-            b, total = e.builder, ir.Constant(element_type(dtype(name)), 0.0)
-            for left, right in zip(e.unpack(x, self.count), e.unpack(y, self.count)):
-                factors = [e.cast(left, kinds[0].dtype, kind), e.cast(right, kinds[1].dtype, kind)]
-                total = e.call(total.type, f"llvm.fma.f{kind.bitwidth}", [*factors, total])
-            for power in range(WARP.bit_length() - 1):
-                total = b.fadd(total, shuffle(e, "bfly", total, 1 << power))
-            return total
-
-        return emit
+        b, total = e.builder, ir.Constant(element_type(dtype(name)), 0.0)
+        for left, right in zip(e.unpack(x, self.count), e.unpack(y, self.count)):
+            factors = [e.cast(left, kinds[0].dtype, kind), e.cast(right, kinds[1].dtype, kind)]
+            total = e.call(total.type, f"llvm.fma.f{kind.bitwidth}", [*factors, total])
+        for power in range(WARP.bit_length() - 1):
+            total = b.fadd(total, shuffle(e, "bfly", total, 1 << power))
+        return total
 
     def _addresses(self, e: Emitter, kind, stride_kind, address, stride) -> tuple[list[ir.Value], ValidElements | None]:
         """The addresses of a lane's elements, or of the vector, and which elements exist."""

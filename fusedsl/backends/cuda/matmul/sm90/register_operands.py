@@ -32,18 +32,13 @@ def _pair_of(e: Emitter, lane_row: ir.Value, warp: ir.Value, itemsize: int) -> i
     return b.or_(near, b.or_(b.shl(b.lshr(warp, I32(1)), I32(5)), b.shl(b.and_(warp, I32(1)), I32(3))))
 
 
-def paired_row_positions(itemsize: int) -> Callable:
+@emitted(types.UniTuple(i32, 2))
+def paired_row_positions(e, start, *, kinds, itemsize: int):
     """`rows(start)`: the indices of a thread's rows, which are neighbours; the first of the 64 has index `start`."""
-    result = types.UniTuple(i32, 2)
-
-    @emitted(result)
-    def emit(e, start, *, kinds):
-        b, thread = e.builder, thread_here(e)
-        lane_row, warp = b.and_(b.lshr(thread, I32(2)), I32(7)), b.and_(b.lshr(thread, I32(5)), I32(3))
-        first = b.add(e.cast(start, kinds[0], i32), _pair_of(e, lane_row, warp, itemsize), flags=["nsw"])
-        return e.pack(result, [first, b.add(first, I32(1), flags=["nsw"])])
-
-    return emit
+    b, thread = e.builder, thread_here(e)
+    lane_row, warp = b.and_(b.lshr(thread, I32(2)), I32(7)), b.and_(b.lshr(thread, I32(5)), I32(3))
+    first = b.add(e.cast(start, kinds[0], i32), _pair_of(e, lane_row, warp, itemsize), flags=["nsw"])
+    return [first, b.add(first, I32(1), flags=["nsw"])]
 
 
 def register_operand(itemsize: int, major: str, paired: bool = True, parts: int = 1) -> Callable:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...compiler.numba_backend import I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
 from ...tile.sm90 import KINDS, LETTERS
 
@@ -20,39 +18,29 @@ def _addresses(e: Emitter, address: ir.Value, count: int) -> list[ir.Value]:
     return [b.add(first, I64(16 * WARPGROUP * k)) for k in range(count // VECTOR)]
 
 
-def store_partial_sums(count: int) -> Callable:
+@emitted(types.void)
+def store_partial_sums(e, address, accumulators, *, kinds, count: int):
     """`store(address, accumulators)`: the partial sums of a warpgroup's threads."""
-
-    @emitted(types.void)
-    def emit(e, address, accumulators, *, kinds):
-        values, letter = e.unpack(accumulators, count), LETTERS[kinds[1].dtype]
-        for k, vector in enumerate(_addresses(e, address, count)):
-            text = f"st.global.v4.{WORDS[letter]} [$0], {{$1, $2, $3, $4}};"
-            constraints = f"l,{letter},{letter},{letter},{letter},~{{memory}}"
-            e.asm(VOID, text, constraints, [vector, *values[VECTOR * k : VECTOR * k + VECTOR]], effect=True)
-
-    return emit
+    values, letter = e.unpack(accumulators, count), LETTERS[kinds[1].dtype]
+    for k, vector in enumerate(_addresses(e, address, count)):
+        text = f"st.global.v4.{WORDS[letter]} [$0], {{$1, $2, $3, $4}};"
+        constraints = f"l,{letter},{letter},{letter},{letter},~{{memory}}"
+        e.asm(VOID, text, constraints, [vector, *values[VECTOR * k : VECTOR * k + VECTOR]], effect=True)
 
 
-def add_partial_sums(count: int) -> Callable:
+@emitted(lambda kinds: kinds[1])
+def add_partial_sums(e, address, accumulators, *, kinds, count: int):
     """`add(address, accumulators)`: they plus the partial sums at the address, which are read past the L1."""
-
-    def rule(base, sums):
-        def emit(e, address, accumulators):
-            values, added, letter = e.unpack(accumulators, count), [], LETTERS[sums.dtype]
-            kind, add = ir.LiteralStructType([KINDS[sums.dtype]] * VECTOR), e.builder.fadd
-            if letter == "r":
-                add = e.builder.add
-            for k, vector in enumerate(_addresses(e, address, count)):
-                text = f"ld.global.cg.v4.{WORDS[letter]} {{$0, $1, $2, $3}}, [$4];"
-                constraints = f"={letter},={letter},={letter},={letter},l,~{{memory}}"
-                loaded = e.unpack(e.asm(kind, text, constraints, [vector], effect=True), VECTOR)
-                added += [add(value, more) for value, more in zip(values[VECTOR * k :], loaded)]
-            return e.pack(sums, added)
-
-        return sums, emit
-
-    return intrinsic(2)(rule)
+    values, added, letter = e.unpack(accumulators, count), [], LETTERS[kinds[1].dtype]
+    kind, add = ir.LiteralStructType([KINDS[kinds[1].dtype]] * VECTOR), e.builder.fadd
+    if letter == "r":
+        add = e.builder.add
+    for k, vector in enumerate(_addresses(e, address, count)):
+        text = f"ld.global.cg.v4.{WORDS[letter]} {{$0, $1, $2, $3}}, [$4];"
+        constraints = f"={letter},={letter},={letter},={letter},l,~{{memory}}"
+        loaded = e.unpack(e.asm(kind, text, constraints, [vector], effect=True), VECTOR)
+        added += [add(value, more) for value, more in zip(values[VECTOR * k :], loaded)]
+    return e.pack(kinds[1], added)
 
 
 @intrinsic(4)

@@ -26,25 +26,21 @@ def tf32_parts(e: Emitter, word: ir.Value) -> tuple[ir.Value, ir.Value]:
     return large, e.asm(I32, "cvt.rna.tf32.f32 $0, $1;", "=r,r", [left])
 
 
-def split_columns(size: int, threads: int) -> Callable:
+@emitted(types.void)
+def split_columns(e, at, small_at, *, kinds, size: int, threads: int):
     """`split(at, small_at)`: both parts of the float32 of a tile of so many bytes: the larger ones in its place, the
     smaller ones to another tile. The threads are those behind the producer's."""
-
-    @emitted(types.void)
-    def emit(e, at, small_at, *, kinds):
-        b = e.builder
-        own = b.shl(b.and_(e.special_register("tid.x"), I32(threads - 1)), I32(4))
-        if threads > WARPGROUP:
-            own = b.shl(b.sub(e.special_register("tid.x"), I32(WARPGROUP)), I32(4))
-        places = [b.add(e.cast(x, kind, i32), own) for x, kind in zip((at, small_at), kinds)]
-        for skipped in range(0, size, COPY_BYTES * threads):
-            large_at, small = (b.add(place, I32(skipped)) for place in places)
-            words = [b.bitcast(x, I32) for x in ld_shared(e, FLOAT32, 4, large_at)]
-            parts = [tf32_parts(e, word) for word in words]
-            for place, values in zip((large_at, small), zip(*parts)):
-                st_shared(e, FLOAT32, 4, place, [b.bitcast(v, F32) for v in values])
-
-    return emit
+    b = e.builder
+    own = b.shl(b.and_(e.special_register("tid.x"), I32(threads - 1)), I32(4))
+    if threads > WARPGROUP:
+        own = b.shl(b.sub(e.special_register("tid.x"), I32(WARPGROUP)), I32(4))
+    places = [b.add(e.cast(x, kind, i32), own) for x, kind in zip((at, small_at), kinds)]
+    for skipped in range(0, size, COPY_BYTES * threads):
+        large_at, small = (b.add(place, I32(skipped)) for place in places)
+        words = [b.bitcast(x, I32) for x in ld_shared(e, FLOAT32, 4, large_at)]
+        parts = [tf32_parts(e, word) for word in words]
+        for place, values in zip((large_at, small), zip(*parts)):
+            st_shared(e, FLOAT32, 4, place, [b.bitcast(v, F32) for v in values])
 
 
 def exact_products(columns: int, product: int) -> Callable:
