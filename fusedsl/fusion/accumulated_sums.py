@@ -1,6 +1,7 @@
 """Scattered sums of floats by superaccumulators: one pass over the values, in any order, with the same bits.
 
-Words take many times the memory of the array, so this is for places that get several values each.
+Words take many times the memory of the array, so this is for places that get several values each. Storing and reading a
+word is priced as two words for each value, as atomics are many times slower than that: the other way needs two of them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..ir.superaccumulators import (
     ACCUMULATE_RUNS,
     DOWN,
     GROUP,
-    MOST_TERMS,
+    MOST_BITS,
     SUPERACCUMULATORS,
     Superaccumulator,
 )
@@ -28,29 +29,49 @@ from ..ir.types import FLOAT64, INT32, INT64, DType
 Fits = Callable[[Dim, int], bool]
 UNROLLED = 32  # chunks that are read one by one, side by side
 MOST_PLACES = 4096  # of sums whose words have more chunks than that
+WORDS_OF_A_VALUE = 2  # words that are stored and read in less time than another pass of atomics over the values
+WORDS_BESIDE_RUNS = 4  # values for each word from which on one atomic a value is worth more words
 HIGH, LOWERED = 0, 128  # chunks with exponents from the first on are added with exponents that are lowered by so many
 
 
-def accumulates(d: DType, places: Dim, count: Dim, mode: str, fits: Fits) -> bool:
-    """Whether superaccumulators add so many values up: where they have no more words than there are values."""
-    chunks = SUPERACCUMULATORS[_fold(mode)][d].chunks
-    more = expression("-", expression("*", places, chunks), count)
-    few = chunks <= UNROLLED or fits(places, MOST_PLACES)
-    return few and fits(more, 0) and fits(count, MOST_TERMS)
+def sum_fold(d: DType, base: Node, places: Node, mode: str, fits: Fits) -> str | None:
+    """The superaccumulators that add values at places up; None where the places are too many for their words."""
+    size, count = product(base.type.shape), product(places.type.shape)
+
+    def has_room(fold: str, words: int, values: int) -> bool:
+        chunks = SUPERACCUMULATORS[fold][d].chunks
+        more = expression("-", expression("*", size, words * chunks), expression("*", count, values))
+        return (chunks <= UNROLLED or fits(size, MOST_PLACES)) and fits(more, 0)
+
+    most = most_terms(places)
+    for bits, fold in ACCUMULATE.items():
+        if fits(most, 1 << bits):
+            if has_room(fold, *((WORDS_BESIDE_RUNS, 1) if mode == RUNS else (1, WORDS_OF_A_VALUE))):
+                return fold
+            break
+    runs = mode == RUNS and has_room(ACCUMULATE_RUNS, 1, 1) and fits(most, 1 << MOST_BITS)
+    return ACCUMULATE_RUNS if runs else None
 
 
-def _fold(mode: str) -> str:
-    return ACCUMULATE_RUNS if mode == RUNS else ACCUMULATE
+def most_terms(places: Node) -> Dim:
+    """How many values a place gets at most: where rows are written, each has its places in a column of its own."""
+    shape = places.type.shape
+    if places.op == "where" and places.args[1].op == "add":
+        row, column = places.args[1].args
+        if row.op == "multiply" and column.op == "iota" and row.args[1].op == "size":
+            if column.type.shape == shape[-1:] and row.args[1].attr == shape[-1]:
+                return product(shape[:-1])
+    return product(shape)
 
 
-def accumulated(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str) -> Node:
-    """`base` with the sums of values at places of its C order."""
+def accumulated(b: GraphBuilder, base: Node, places: Node, values: Node, attr: tuple[str, str]) -> Node:
+    """`base` with the sums of values at places of its C order, by a fold of superaccumulators, and a mode."""
     d, count = base.type.dtype, product(base.type.shape)
-    accumulator = SUPERACCUMULATORS[_fold(mode)][d]
+    accumulator = SUPERACCUMULATORS[attr[0]][d]
     groups = expression("//", expression("+", count, GROUP - 1), GROUP)
     none = b.convert(b.literal(0), INT64)
     zeros = shapes.broadcast_to(b, none, (groups, accumulator.chunks, GROUP))
-    words = node("scatter", (zeros, places, values), (_fold(mode), mode), zeros.type)
+    words = node("scatter", (zeros, places, values), attr, zeros.type)
     summed = _unrolled if accumulator.chunks <= UNROLLED else _folded
     total = _with_specials(b, summed(b, accumulator, words), _chunk(words, accumulator.special))
     flat = shapes.reshape(b, total, (expression("*", groups, GROUP),))

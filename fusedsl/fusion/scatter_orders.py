@@ -16,7 +16,7 @@ from ..ir.dims import Symbol, product
 from ..ir.graph import Graph, Node, node, rebuild_graph
 from ..ir.superaccumulators import DOWN, UP
 from ..ir.types import FLOAT64, INT32, INT64
-from .accumulated_sums import Fits, accumulated, accumulates, added_to, sum_of_infinities
+from .accumulated_sums import Fits, accumulated, added_to, sum_fold, sum_of_infinities
 
 SUM_BITS = 62  # of the integers that are added
 UNBOUNDED = -(1 << 16)  # the exponent of a place with an infinity or a NaN
@@ -38,9 +38,10 @@ def order_scatters(graph: Graph, extents: Mapping[Symbol, int], fits: Fits, unor
             case "last":
                 return _last(b, base, places, values, mode)
             case "sum" if n.type.dtype.kind == "f" and not unordered:
-                size, count = product(base.type.shape), product(places.type.shape)
-                summed = accumulated if accumulates(n.type.dtype, size, count, mode, fits) else _sum
-                return summed(b, base, places, values, mode)
+                exact = sum_fold(n.type.dtype, base, places, mode, fits)
+                if exact is None:
+                    return _sum(b, base, places, values, mode)
+                return accumulated(b, base, places, values, (exact, mode))
             case "max" if n.type.dtype.kind == "f":
                 return _largest(b, base, places, values, mode)
             case "min" if n.type.dtype.kind == "f":

@@ -5,8 +5,9 @@ words, one for each range of exponents: a chunk. A float is an integer shifted w
 integer addition; a float64 is two of them, its upper and its lower bits. Places lie in groups of neighbours, chunk by
 chunk, so that the chunks that most values fall in lie together.
 
-Where runs of one place are summed before they are added, additions are few, and words count: chunks are then as wide as
-they may be, and what a mantissa shifted within its chunk has beyond it is added to the next one.
+The fewer terms a place may have, the fewer bits are kept free for their number, and the wider the chunks are. Where runs
+of one place are summed before they are added, additions are few, and words count: chunks are then as wide as they may
+be, and what a mantissa shifted within its chunk has beyond it is added to the next one.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import numpy as np
 
 from .types import FLOAT32, FLOAT64, DType
 
-# Folds of scatters that add floats to words of shape (groups, chunks, GROUP): in any order; of places in runs.
-ACCUMULATE, ACCUMULATE_RUNS = "accumulate", "accumulate runs"
+# Folds of scatters that add floats to words of shape (groups, chunks, GROUP): up to 2**bits at a place in any order, by
+# the bits; and of places in runs, up to as many as the most.
+ACCUMULATE = {bits: f"accumulate {bits}" for bits in (20, 24, 28)}
+ACCUMULATE_RUNS = "accumulate runs"
 GROUP = 64  # neighbouring places, whose words of one chunk lie together
-MOST_TERMS = 1 << 28  # values that a word can take, whatever they are
+MOST_BITS = max(ACCUMULATE)  # binary logarithm of the values that a word can take, whatever they are
 UP, DOWN = 1, 1 << 32  # what an infinity counts in the last chunk, above and below; a NaN counts as both
 
 
@@ -34,6 +37,7 @@ class Superaccumulator:
     mantissa: int  # bits, the leading one among them
     low: int  # bits of the lower part of a mantissa; 0 if it has none
     carries: bool = False  # whether the chunks hold so many bits, and what is beyond them goes to the next one
+    term_bits: int = MOST_BITS  # binary logarithm of the values that a word can take
 
     @property
     def exponent_bits(self) -> int:
@@ -90,13 +94,17 @@ class Superaccumulator:
             np.add.at(grouped, (places // GROUP, chunk, places % GROUP), word)
 
 
+def _in_any_order(dtype: DType, mantissa: int, low: int, bits: int) -> Superaccumulator:
+    """Chunks of the exponents that 63 bits have room for, beside a part of a mantissa and so many terms."""
+    width = 64 - bits - max(low, mantissa - low)
+    return Superaccumulator(dtype, width, mantissa, low, term_bits=bits)
+
+
 SUPERACCUMULATORS = {
-    ACCUMULATE: {
-        FLOAT32: Superaccumulator(FLOAT32, 12, 24, 0),
-        FLOAT64: Superaccumulator(FLOAT64, 9, 53, 26),
-    },
-    ACCUMULATE_RUNS: {
-        FLOAT32: Superaccumulator(FLOAT32, 35, 24, 0, carries=True),
-        FLOAT64: Superaccumulator(FLOAT64, 35, 53, 26, carries=True),
-    },
+    fold: {FLOAT32: _in_any_order(FLOAT32, 24, 0, bits), FLOAT64: _in_any_order(FLOAT64, 53, 26, bits)}
+    for bits, fold in ACCUMULATE.items()
+}
+SUPERACCUMULATORS[ACCUMULATE_RUNS] = {
+    FLOAT32: Superaccumulator(FLOAT32, 35, 24, 0, carries=True),
+    FLOAT64: Superaccumulator(FLOAT64, 35, 53, 26, carries=True),
 }

@@ -11,7 +11,6 @@ from fusedsl.ir.merge_at import merge_at
 from fusedsl.ir.superaccumulators import (
     DOWN,
     GROUP,
-    MOST_TERMS,
     SUPERACCUMULATORS,
     UP,
     Superaccumulator,
@@ -45,7 +44,7 @@ def test_terms_are_exact_and_leave_room_for_others(accumulator):
         words = np.zeros(accumulator.chunks, object)
         for chunk, word in terms:
             words[chunk[k]] += int(word[k])
-            assert abs(int(word[k])) * MOST_TERMS <= 1 << 63
+            assert abs(int(word[k])) << accumulator.term_bits <= 1 << 63
         assert value_of(accumulator, words) == Fraction(float(x[k]))
     special = {float("inf"): UP, float("-inf"): DOWN}
     for k in np.flatnonzero(~np.isfinite(x)):
