@@ -14,7 +14,7 @@ from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node, node
 from ..ir.index_keys import basic_index, whole_axis
 from ..ir.ops import ROUNDED
-from ..ir.scatters import RUNS
+from ..ir.scatters import ORDERED, RUNS
 from ..ir.superaccumulators import (
     ACCUMULATE,
     ACCUMULATE_RUNS,
@@ -45,11 +45,11 @@ def sum_fold(d: DType, base: Node, places: Node, mode: str, fits: Fits) -> str |
 
     most = most_terms(places)
     for bits, fold in ACCUMULATE.items():
-        if fits(most, 1 << bits):
+        if mode != ORDERED and fits(most, 1 << bits):
             if has_room(fold, *((WORDS_BESIDE_RUNS, 1) if mode == RUNS else (1, WORDS_OF_A_VALUE))):
                 return fold
             break
-    runs = mode == RUNS and has_room(ACCUMULATE_RUNS, 1, 1) and fits(most, 1 << MOST_BITS)
+    runs = mode in (RUNS, ORDERED) and has_room(ACCUMULATE_RUNS, 1, 1) and fits(most, 1 << MOST_BITS)
     return ACCUMULATE_RUNS if runs else None
 
 

@@ -137,7 +137,8 @@ def _scatter(lowering: _Lowering, root: Root) -> list[ScalarStore]:
     update = node("update", parts, root.fold, Type(root.stored.type.dtype))
     flat = (product(root.stored.type.shape),)
     target, stored = root.target, root.stored.type
-    return [ScalarStore(target.kind, target.index, stored.shape, flat, tuple(axes), update, stored)]
+    shapes = (stored.shape, flat)
+    return [ScalarStore(target.kind, target.index, *shapes, tuple(axes), update, stored, ordered=root.ordered)]
 
 
 def _is_computed(at: Coordinates) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.graph import Node
+from ..ir.scatters import ORDERED
 from .segments import StoreTarget
 
 
@@ -18,6 +19,7 @@ class Root:
     computed: Node
     fold: str = ""  # of a scatter
     updates: tuple[Node, ...] = ()  # of a scatter: its places and values
+    ordered: bool = False  # whether these places do not decrease
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -37,5 +39,6 @@ def regrouped(
     for target, n in zip(targets, written):
         stored, computed = next(rest)
         updates = tuple(next(rest)[1] for _ in parts_of(n)[1:])
-        roots.append(Root(target, stored, computed, n.attr[0] if updates else "", updates))
+        fold, mode = n.attr if updates else ("", "")
+        roots.append(Root(target, stored, computed, fold, updates, mode == ORDERED and updates[0].type.rank == 1))
     return roots

@@ -54,6 +54,7 @@ class ScalarStore:
     offsets: tuple[Dim, ...] = ()  # first index along each axis, if not 0
     rounded: bool = False  # to a temporary of dtype `type`, not of its compute dtype
     merged: bool = False  # a later scatter merges into the array
+    ordered: bool = False  # a scatter whose places do not decrease, but for negative ones before and behind the others
 
     @property
     def keeps_value(self) -> bool:

@@ -25,6 +25,7 @@ NOWHERE = -1  # the place of a value that is written nowhere
 CHECKED = gathers.CHECKED  # negative indices count from the end; an index out of range is a fault
 DROPPED = gathers.GUARDED  # negative indices are out of range, too, and that is no fault
 RUNS = "runs"  # likewise, and neighbours mostly have one index, as rows of a segment do
+ORDERED = "ordered"  # likewise, and indices do not decrease, but for negative ones before and behind the others
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ words, one for each range of exponents: a chunk. A float is an integer shifted w
 integer addition; a float64 is two of them, its upper and its lower bits. Places lie in groups of neighbours, chunk by
 chunk, so that the chunks that most values fall in lie together.
 
-The fewer terms a place may have, the fewer bits are kept free for their number, and the wider the chunks are. Where runs
-of one place are summed before they are added, additions are few, and words count: chunks are then as wide as they may
-be, and what a mantissa shifted within its chunk has beyond it is added to the next one.
+The fewer terms a place may have, the fewer bits are kept free for their number, and the wider the chunks are. Where
+runs of one place are summed before they are added, additions are few, and words count: chunks are then as wide as they
+may be, and what a mantissa shifted within its chunk has beyond it is added to the next one.
 """
 
 from __future__ import annotations

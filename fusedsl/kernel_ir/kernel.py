@@ -158,6 +158,12 @@ class KernelIR:
         return tuple(use for phase in self.phases for use in phase.column_reductions)
 
     @property
+    def folds_runs(self) -> bool:
+        """Whether a kernel is a single scatter of runs along its only axis."""
+        folds = [scatter.fold for scatter in self.scatters if scatter.ordered]
+        return self.axes == len(folds) == len(self.scatters) == 1 and folds[0] in ("sum", "max", "min")
+
+    @property
     def scatters(self) -> tuple[Scatter, ...]:
         """What the elements merge at computed places."""
         return tuple(scatter for phase in self.phases for scatter in phase.scatters)

@@ -111,6 +111,7 @@ class Scatter:
     value: str
     operand: int
     bins: int = 0  # places of the output at most: a power of two of a call; 0 in a plan
+    ordered: bool = False  # places do not decrease, but for negative ones before and behind the others
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..ir.dims import Dim
 from ..ir.graph import Node
 from ..ir.ops import reduced_dtype
 from ..ir.ragged_rows import RaggedRows, ragged_rows
-from ..ir.scatters import RUNS, Target
+from ..ir.scatters import ORDERED, RUNS, Target
 from .array_functions import as_float
 from .functions import function
 from .parameter_kinds import CONSTANT_HELP
@@ -61,7 +61,7 @@ def _folded(b: GraphBuilder, fold: str, x: Node, s: Segments) -> Node:
     x = b.strong(x)
     x = b.convert(x, reduced_dtype(fold, x.type.dtype))
     base = scatters.identity(b, fold, x.type.dtype, (s.count, *x.type.shape[1:]))
-    return scatters.scatter_fold(b, base, s.ids, x, fold, Target(0, RUNS))
+    return scatters.scatter_fold(b, base, s.ids, x, fold, Target(0, RUNS if s.ragged is None else ORDERED))
 
 
 def _of_all(b: GraphBuilder, fold: str, folded: Node, s: Segments) -> Node:

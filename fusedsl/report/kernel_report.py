@@ -33,6 +33,8 @@ CPU_LOOPS = {
     "mixed": "parts of the rows, each with a state for every column; then the parts merged",
     "sorted": "rows that NumPy sorts in memory: a loop stores them, another reads their ranks",
     "split": "few long rows, cut into parts that threads share",
+    "scatter": "values merged at computed places, in order",
+    "runs": "places that do not decrease: blocks of one place are folded in vector lanes, and each place written once",
     "scan": "few long rows, cut into parts that threads share: their states first, then their prefixes",
     "matmul": "matrix product: blocks of both factors packed in the cache, tiles of sums in vector registers",
     "attention": "rows in vector lanes, a tile of scores after the other; no score is stored",

@@ -11,6 +11,7 @@ from . import (
     elementwise,
     library_sort,
     matmul,
+    ordered_scatter,
     rows,
     rows_and_columns,
     scatter,
@@ -41,7 +42,9 @@ def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None
         case "map" | "tiles":
             return elementwise.emit(kernel, parameters, tiled=kind == "tiles")
         case "scatter":
-            return scatter.emit(kernel, int(parameters or 1)), []
+            return scatter.emit(kernel), []
+        case "runs":
+            return ordered_scatter.emit(kernel, int(parameters)), []
         case "rows":
             return rows.emit(kernel)
         case "matmul":

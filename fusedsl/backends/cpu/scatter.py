@@ -1,7 +1,7 @@
 """Scatter kernels: values merged at computed places, in the C order of the elements that they are computed from.
 
-With several units each runs through all elements, and merges those whose places are in its share: every so many
-neighbouring places. So the order in which a place is merged into does not depend on the number of threads.
+One thread merges them all: threads that share the elements would write to the same places, and threads that share the
+places would each read all elements, and guess which are their own.
 """
 
 from __future__ import annotations
@@ -11,22 +11,20 @@ from ...kernel_ir.phase import Scatter
 from .elementwise import decode_outer
 from .source_text import address, header, indented, load_line, parameters, step, times
 
-SHARE = 9  # binary logarithm of the neighbouring places of a share
 
-
-def emit(kernel: KernelIR, units: int) -> str:
+def emit(kernel: KernelIR) -> str:
     """The source of a scatter kernel."""
     inner = kernel.axes - 1
     lines = [*parameters(kernel)]
     if inner < 0:
-        each = _element(kernel, "", units)
+        each = _element(kernel, "")
     else:
-        each = [*_line(kernel, inner), f"for i in range(0, n{inner}):", *indented(_element(kernel, "i", units))]
+        each = [*line_addresses(kernel, inner), f"for i in range(0, n{inner}):", *indented(_element(kernel, "i"))]
     if inner > 0:
         count = " * ".join(f"n{axis}" for axis in range(inner))
         each = [f"for line in range(0, {count}):", *indented(["outer = line", *decode_outer(inner), *each])]
     lines += ["for unit in range(begin, end):", *indented(each)]
-    title = header(kernel, f"scatter, {units} units")
+    title = header(kernel, "scatter")
     return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""])
 
 
@@ -34,7 +32,7 @@ def _inputs(kernel: KernelIR) -> list[int]:
     return sorted({load.operand for load in kernel.loads})
 
 
-def _line(kernel: KernelIR, inner: int) -> list[str]:
+def line_addresses(kernel: KernelIR, inner: int) -> list[str]:
     """Where a line of the innermost axis begins in each array, and positions on the other axes."""
     indices = {axis: f"i{axis}" for axis in range(inner)}
     lines = [address(kernel, k, f"a{k}", f"p{k}", indices) for k in _inputs(kernel)]
@@ -42,7 +40,7 @@ def _line(kernel: KernelIR, inner: int) -> list[str]:
     return lines + [f"{p.value.name} = {p.value.dtype}(i{p.axis})" for p in outer]
 
 
-def _element(kernel: KernelIR, index: str, units: int) -> list[str]:
+def _element(kernel: KernelIR, index: str) -> list[str]:
     """One element: loads, body, and what is merged. Without an index the arrays have one element."""
     (phase,) = kernel.phases
     inner = kernel.axes - 1
@@ -54,15 +52,8 @@ def _element(kernel: KernelIR, index: str, units: int) -> list[str]:
         lines += [f"{p.value.name} = {p.value.dtype}({index})" for p in kernel.positions if p.axis == inner]
     lines += phase.element.lines
     for scatter in phase.scatters:
-        lines += [f"if {_is_own(scatter, units)}:", f"    {_merge(scatter)}"]
+        lines += [f"if {scatter.place} >= 0:", f"    {_merge(scatter)}"]
     return lines
-
-
-def _is_own(scatter: Scatter, units: int) -> str:
-    """Whether a place is written to, by this unit."""
-    if units == 1:
-        return f"{scatter.place} >= 0"
-    return f"({scatter.place} >= 0) & (({scatter.place} >> {SHARE}) & {units - 1} == unit)"
 
 
 def _merge(scatter: Scatter) -> str:

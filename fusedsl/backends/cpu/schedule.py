@@ -37,14 +37,15 @@ ATTENTION_ROWS = 64  # query rows of an attention tile
 STRIP_MULTIPLE = 64  # rows; the width of a strip is a multiple of it
 PAIR_MULTIPLE = 16  # rows that the width of a strip of pairs is a multiple of: it meets all columns, and is to end soon
 MIN_STRIP = 256  # rows of a strip with per-element scratch values
-MOST_SCATTER_UNITS = 16  # a scatter's units, each of which reads all places
+MOST_RUN_UNITS = 64  # units of an ordered scatter
 STRIPS_PER_THREAD = 2  # strips of a thread at most: wide strips read memory best
 
 
 def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
     """The schedule for these extents and strides (in elements, per operand and axis): part of the kernel's key.
 
-    - "scatter", or "scatter:" and units: values merged at computed places, each unit those of its share of the places
+    - "scatter": values merged at computed places by one thread
+    - "runs:" and units: places that do not decrease, of which each unit has those that begin among its elements
     - "map", or "map:" and the innermost strides that are literals in the code
     - "tiles": a map in blocks of two axes
     - "rows": one row after another
@@ -134,14 +135,13 @@ def _interleaves(kernel: KernelIR, columns: int) -> bool:
 
 
 def _scatter(kernel: KernelIR, extents: tuple[int, ...]) -> str:
-    """One unit for one thread; several units each read all elements, and merge those of their share of the places.
-
-    Each place has its values merged in the order of the elements, however many units there are.
-    """
+    """One unit, or several of ordered places, on which neither order nor result depend."""
+    if not kernel.folds_runs:
+        return "scatter"
     units = 1
-    while 2 * units <= min(num_threads(), MOST_SCATTER_UNITS) and seconds(kernel, extents) > 2 * units * THREAD_SECONDS:
+    while 2 * units <= min(num_threads(), MOST_RUN_UNITS) and seconds(kernel, extents) > 2 * units * THREAD_SECONDS:
         units *= 2
-    return f"scatter:{units}" if units > 1 else "scatter"
+    return f"runs:{units}"
 
 
 def general(kernel: KernelIR) -> str:
@@ -181,9 +181,11 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
     if schedule == "split":
         return _split(kernel, rows, columns, extents)
-    if schedule.startswith("scatter"):
-        units = CpuStage("kernel", int(schedule.partition(":")[2] or 1), 1)
-        return CpuLaunch((units,), unit_seconds=seconds(kernel, extents))  # each unit reads all elements
+    if schedule == "scatter":
+        return CpuLaunch((CpuStage("kernel", 1, 1),), unit_seconds=seconds(kernel, extents))
+    if schedule.startswith("runs"):
+        units = int(schedule.partition(":")[2])
+        return CpuLaunch((CpuStage("kernel", units, 1),), unit_seconds=seconds(kernel, extents) / units)
     if schedule.startswith("sorted"):
         return sort_launch(kernel, schedule.partition(":")[2], extents, _grain(seconds(kernel, extents), rows))
     if schedule == "scan":

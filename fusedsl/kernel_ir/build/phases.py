@@ -98,7 +98,9 @@ class PhaseBuilder(KernelFrame):
         element_stores = tuple(Store(names[v], self.stored_at[r]) for r, v in stores)
         sort = self.sort_of(sorts[0], names[sorts[0].args[0]]) if sorts else None
         products = self._products(folds) if p == 0 and not (stores or scans or sort or across or held) else ()
-        scatters = tuple(Scatter(v.attr, names[v.args[0]], names[v.args[1]], self.stored_at[r]) for r, v in scattered)
+        scatters = tuple(
+            Scatter(v.attr, *(names[a] for a in v.args), self.stored_at[r], ordered=r.ordered) for r, v in scattered
+        )
         phase = Phase(element, element_stores, uses, scans=scans, sort=sort, column_reductions=across)
         return [dataclasses.replace(phase, products=products, scatters=scatters)], held
 
