@@ -24,7 +24,7 @@ from ..ir.superaccumulators import (
     SUPERACCUMULATORS,
     Superaccumulator,
 )
-from ..ir.types import FLOAT64, INT32, INT64, DType
+from ..ir.types import FLOAT64, INT32, INT64
 
 Fits = Callable[[Dim, int], bool]
 UNROLLED = 32  # chunks that are read one by one, side by side
@@ -34,32 +34,34 @@ WORDS_BESIDE_RUNS = 4  # values for each word from which on one atomic a value i
 HIGH, LOWERED = 0, 128  # chunks with exponents from the first on are added with exponents that are lowered by so many
 
 
-def sum_fold(d: DType, base: Node, places: Node, mode: str, fits: Fits) -> str | None:
+def sum_fold(b: GraphBuilder, base: Node, places: Node, mode: str, fits: Fits) -> str | None:
     """The superaccumulators that add values at places up; None where the places are too many for their words."""
-    size, count = product(base.type.shape), product(places.type.shape)
+    d, size, count = base.type.dtype, product(base.type.shape), product(places.type.shape)
 
     def has_room(fold: str, words: int, values: int) -> bool:
         chunks = SUPERACCUMULATORS[fold][d].chunks
         more = expression("-", expression("*", size, words * chunks), expression("*", count, values))
         return (chunks <= UNROLLED or fits(size, MOST_PLACES)) and fits(more, 0)
 
-    most = most_terms(places)
+    most = most_terms(b, places)
     for bits, fold in ACCUMULATE.items():
         if mode != ORDERED and fits(most, 1 << bits):
-            if has_room(fold, *((WORDS_BESIDE_RUNS, 1) if mode == RUNS else (1, WORDS_OF_A_VALUE))):
+            runs = mode == RUNS and places.type.rank == 1  # neighbours in rows have places of their own
+            if has_room(fold, *((WORDS_BESIDE_RUNS, 1) if runs else (1, WORDS_OF_A_VALUE))):
                 return fold
             break
     runs = mode in (RUNS, ORDERED) and has_room(ACCUMULATE_RUNS, 1, 1) and fits(most, 1 << MOST_BITS)
     return ACCUMULATE_RUNS if runs else None
 
 
-def most_terms(places: Node) -> Dim:
+def most_terms(b: GraphBuilder, places: Node) -> Dim:
     """How many values a place gets at most: where rows are written, each has its places in a column of its own."""
     shape = places.type.shape
-    if places.op == "where" and places.args[1].op == "add":
-        row, column = places.args[1].args
-        if row.op == "multiply" and column.op == "iota" and row.args[1].op == "size":
-            if column.type.shape == shape[-1:] and row.args[1].attr == shape[-1]:
+    match places.op, [x.op for x in places.args]:
+        case "where", [_, "add", _]:
+            row, column = places.args[1].args
+            by_rows = row.op == "multiply" and column.op == "iota" and column.type.shape == shape[-1:]
+            if by_rows and row.args[1] is b.extent(shape[-1]):
                 return product(shape[:-1])
     return product(shape)
 

@@ -38,7 +38,7 @@ def order_scatters(graph: Graph, extents: Mapping[Symbol, int], fits: Fits, unor
             case "last":
                 return _last(b, base, places, values, mode)
             case "sum" if n.type.dtype.kind == "f" and not unordered:
-                exact = sum_fold(n.type.dtype, base, places, mode, fits)
+                exact = sum_fold(b, base, places, mode, fits)
                 if exact is None:
                     return _sum(b, base, places, values, mode)
                 return accumulated(b, base, places, values, (exact, mode))
