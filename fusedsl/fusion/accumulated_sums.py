@@ -61,7 +61,7 @@ def most_terms(b: GraphBuilder, places: Node) -> Dim:
         case "where", [_, "add", _]:
             row, column = places.args[1].args
             by_rows = row.op == "multiply" and column.op == "iota" and column.type.shape == shape[-1:]
-            if by_rows and row.args[1] is b.extent(shape[-1]):
+            if by_rows and row.args[1] is b.convert(b.extent(shape[-1]), INT64):
                 return product(shape[:-1])
     return product(shape)
 

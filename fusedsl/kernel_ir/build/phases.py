@@ -99,7 +99,8 @@ class PhaseBuilder(KernelFrame):
         sort = self.sort_of(sorts[0], names[sorts[0].args[0]]) if sorts else None
         products = self._products(folds) if p == 0 and not (stores or scans or sort or across or held) else ()
         scatters = tuple(
-            Scatter(v.attr, *(names[a] for a in v.args), self.stored_at[r], ordered=r.ordered) for r, v in scattered
+            Scatter(v.attr, names[v.args[0]], names[v.args[1]], self.stored_at[r], ordered=r.ordered)
+            for r, v in scattered
         )
         phase = Phase(element, element_stores, uses, scans=scans, sort=sort, column_reductions=across)
         return [dataclasses.replace(phase, products=products, scatters=scatters)], held
