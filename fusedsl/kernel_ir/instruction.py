@@ -78,6 +78,11 @@ FORMS: dict[str, dict[str, str]] = {
     "narrow_floor_divide": {
         "i": "int64(int32(int64(floor_divide(uint32({0} + {2.text}), uint32({1.text}))) - {3.text}))"
     },
+    "narrow_minimum": {"i": "int64(minimum(int32({0}), int32({1})))"},
+    "narrow_maximum": {"i": "int64(maximum(int32({0}), int32({1})))"},
+    "narrow_less": {"i": "uint32({0}) < uint32({1})"},  # of uint64 that are such int64
+    "word_remainder": {"i": "int64(word_remainder(int32({0}), int32({1})))"},  # by what is known to be 0 or more
+    "word_floor_divide": {"i": "int64(word_floor_divide(int32({0}), int32({1})))"},
 }
 
 

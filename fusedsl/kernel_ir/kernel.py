@@ -13,6 +13,7 @@ from .memory_access import Access
 from .phase import Body, MatrixProduct, Phase, Reduction, Scatter, Store, Value
 
 ALIGNED = 4  # elements: what one counter of random numbers serves
+SHORT = 1 << 30  # extents whose sums with positions have 32 bits
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ class KernelIR:
     batch_invariant_width: int = 0  # vector elements if a row's schedule may not depend on other rows; else 0
     pdl: bool = False  # programmatic dependent launch among the launches of a call
     aligned_scalars: tuple[str, ...] = ()  # extents that are multiples of ALIGNED, which positions are computed from
+    short_extents: tuple[str, ...] = ()  # extents among the scalars below SHORT, of maps that compute where they read
+    short_strides: tuple[str, ...] = ()  # their strides between -SHORT and SHORT
     neighbour_rows: bool = False  # loads of a map are of one array, some rows apart
     columns_nearer: bool = False  # no array is contiguous along columns, but each is nearer along them than along rows
     tables: tuple[str, ...] = ()  # values of element bodies that are looked up by a byte (byte_tables.py)

@@ -34,7 +34,7 @@ from ..kernel_ir.plan import KernelPlan
 from .bind_attention import bind_attention
 from .bound_kernel import BoundArrays, BoundKernel
 from .layout import ALIGNMENT, ArrayLayout, bound_strides, byte_strides
-from .map_facts import aligned_scalars, columns_are_nearer, neighbour_rows, placed_alike, shifted_loads
+from .map_facts import columns_are_nearer, neighbour_rows, placed_alike, scalar_facts, shifted_loads
 
 
 def _bind_arrays(
@@ -85,7 +85,7 @@ def bind_kernel(
         kernel = replace(kernel, phases=tuple(_with_bins(plan, phase, layouts) for phase in plan.resident))
     near, operands = neighbour_rows(plan, merged, bound), shifted_loads(plan, kernel.operands, merged, bound)
     operands = placed_alike(operands, merged, row_axes)
-    kernel = replace(kernel, aligned_scalars=aligned_scalars(plan, extents), neighbour_rows=near, operands=operands)
+    kernel = replace(kernel, neighbour_rows=near, operands=operands, **scalar_facts(plan, extents, bound))
     kernel = replace(kernel, columns_nearer=columns_are_nearer(merged, row_axes))
     looped = None
     if plan.looped and not plan.is_elementwise and not plan.column_epilogue:

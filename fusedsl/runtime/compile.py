@@ -101,9 +101,8 @@ def scheduled_cpu(bound: BoundKernel) -> tuple[KernelIR, str]:
 def plain_kernel(kernel: KernelIR) -> KernelIR:
     """A kernel without the facts that only CUDA schedules read: access widths and offset widths."""
     operands = tuple(Operand(o.name, o.dtype, o.strides, rank=o.rank) for o in kernel.operands)
-    return dataclasses.replace(
-        kernel, operands=operands, index64=False, lengths=(), aligned_scalars=(), neighbour_rows=False, pdl=False
-    )
+    bare = dataclasses.replace(kernel, aligned_scalars=(), short_extents=(), short_strides=())
+    return dataclasses.replace(bare, operands=operands, index64=False, lengths=(), neighbour_rows=False, pdl=False)
 
 
 def cuda_key(kernel: KernelIR | ComboKernel, schedule: Schedule, digest: str, cc: tuple[int, int]) -> tuple:

@@ -42,6 +42,8 @@ def kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tup
         bool(kernel.batch_invariant_width),
         kernel.tables,
         kernel.aligned_scalars,
+        kernel.short_extents,
+        kernel.short_strides,
         kernel.neighbour_rows,
         kernel.columns_nearer,
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ..ir.dims import Symbol, evaluate
-from ..kernel_ir.kernel import ALIGNED, Operand
+from ..kernel_ir.kernel import ALIGNED, SHORT, Operand
 from ..kernel_ir.memory_access import MergedAxes, is_one_line
 from ..kernel_ir.plan import KernelPlan
 from .bound_kernel import BoundArrays
@@ -17,7 +18,21 @@ MOST_APART = 128  # elements that a shifted load is apart from one of aligned ve
 NEAR_ROWS, NEAR_COLUMNS = 8, 64  # how far apart loads of a stencil are
 
 
-def aligned_scalars(plan: KernelPlan, extents: Mapping[Symbol, int]) -> tuple[str, ...]:
+def scalar_facts(plan: KernelPlan, extents: Mapping[Symbol, int], bound: BoundArrays) -> dict[str, Any]:
+    """What is known of the extents and strides among a kernel's scalars, by field of the kernel."""
+    sizes = [s for s in plan.scalars if s.kind == "extent" and s.value.dtype.kind in "iu"]
+    values = {s.value.name: evaluate(s.source, extents) for s in sizes}
+    facts = {"aligned_scalars": _aligned(plan, values)}
+    bodies = [body for phase in plan.resident for body in phase.bodies]
+    if plan.is_elementwise and any(i.op == "fetch" for body in bodies for i in body.instructions):
+        sources = {s.value.name: s.source for s in plan.scalars if s.kind == "stride"}
+        strides = {name: bound.byte_strides[array][axis] for name, (array, axis) in sources.items()}
+        facts["short_extents"] = tuple(name for name, value in values.items() if 0 <= value < SHORT)
+        facts["short_strides"] = tuple(name for name, value in strides.items() if abs(value) < SHORT)
+    return facts
+
+
+def _aligned(plan: KernelPlan, values: Mapping[str, int]) -> tuple[str, ...]:
     """The extents among the scalars that are multiples of ALIGNED, in a kernel that draws random numbers.
 
     Then what a vector of neighbours draws is known at compile time to begin with a counter of its own.
@@ -25,8 +40,7 @@ def aligned_scalars(plan: KernelPlan, extents: Mapping[Symbol, int]) -> tuple[st
     phases = [*plan.resident, *plan.looped]
     if not any(i.op in DRAWN for phase in phases for body in phase.bodies for i in body.instructions):
         return ()
-    sizes = [s for s in plan.scalars if s.kind == "extent" and s.value.dtype.kind in "iu"]
-    return tuple(s.value.name for s in sizes if evaluate(s.source, extents) % ALIGNED == 0)
+    return tuple(name for name, value in values.items() if value % ALIGNED == 0)
 
 
 def shifted_loads(

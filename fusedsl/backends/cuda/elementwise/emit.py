@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....kernel_ir.kernel import KernelIR, Load
 from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_text import TILE, SourceBuilder, header
-from ..peephole import rewritten
+from ..peephole import MAP_PEEPHOLES, rewritten
 from ..tile import Tile, TileIntrinsics, load_value, thread_idx
 from . import load_shifted
 from .repeats import RepeatedIndex, RepeatedSchedule
@@ -62,7 +62,7 @@ def load_line(src: SourceBuilder, width: int, vectors: int, threads: int) -> Non
 def _compute(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     """The body of all elements; tables are filled while the loads are under way."""
     src.fill_tables(schedule.threads)
-    src.map_body("body", rewritten(src.kernel, src.kernel.phases[0]), schedule.width)
+    src.map_body("body", rewritten(src.kernel, src.kernel.phases[0], MAP_PEEPHOLES), schedule.width)
 
 
 def _emit_loads(src: SourceBuilder, width: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.phase import Store
 from ..emit.source_text import TILE, SourceBuilder, header, total
-from ..peephole import rewritten
+from ..peephole import MAP_PEEPHOLES, rewritten
 from ..tile import Tile, TileIntrinsics, load_value, thread_idx
 from . import load_each, positions_in_order
 from .schedule import FlatSchedule
@@ -24,7 +24,7 @@ def emit_flat(kernel: KernelIR, schedule: FlatSchedule) -> str:
     for load in kernel.loads:
         _emit_load(src, load)
     src.fill_tables(schedule.threads)
-    src.map_body("body", rewritten(kernel, kernel.phases[0]), schedule.width)
+    src.map_body("body", rewritten(kernel, kernel.phases[0], MAP_PEEPHOLES), schedule.width)
     for k, store in enumerate(kernel.phases[0].stores):
         _emit_store(src, k, store)
     return src.text(opening, "Load a tile, compute it, store it.")

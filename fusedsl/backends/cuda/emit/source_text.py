@@ -177,6 +177,8 @@ class SourceBuilder(FileBuilder):
             else:
                 read = self.bind(f"read_{value.name}", scalar(value.dtype.name))
                 self.assign(value.name, read(self.names.word(k)))
+                if value.name in (*self.kernel.short_extents, *self.kernel.short_strides):
+                    self.assign(value.name, f"{value.dtype.name}(int32({value.name}))  # it is short")
                 if value.name in self.kernel.aligned_scalars:
                     self.assign(value.name, f"{value.dtype.name}({value.name} & -{ALIGNED})  # it is a multiple")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite.ir.instructions import CastInstr
 
-from ..compiler.numba_backend import F32, I1, I32, Emitter, ir, types
+from ..compiler.numba_backend import F32, I1, I32, I64, Emitter, ir, types
 
 
 def truncated(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
@@ -74,6 +74,52 @@ def remainder(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Valu
     # A divisor of 0 or -1 was replaced by 1, whose remainder is the 0 that is wanted.
     _, rest, divisor = truncated(e, kind, x, y)
     return b.select(_off_floor(b, kind, rest, divisor), b.add(rest, divisor), rest)
+
+
+RECIPROCAL = float.fromhex("0x1.fffff0p31")  # 2**32, less than what the hardware's reciprocal may be too large by
+
+
+def _reciprocal(e: Emitter, y: ir.Value) -> ir.Value:
+    """2**32 / y of an unsigned word, or a little less; computed once for a divisor that is the same for all."""
+    b = e.builder
+    inverse = e.asm(F32, "rcp.approx.ftz.f32 $0, $1;", "=f,f", [b.uitofp(y, F32)])
+    estimate = e.asm(I32, "cvt.rzi.u32.f32 $0, $1;", "=r,f", [b.fmul(inverse, F32(RECIPROCAL))])
+    return b.add(estimate, _high(b, estimate, b.mul(b.neg(y), estimate)))  # one step of Newton's method
+
+
+def _high(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """The upper word of a product of unsigned words."""
+    return b.trunc(b.lshr(b.mul(b.zext(x, I64), b.zext(y, I64)), I64(32)), I32)
+
+
+def _divided(e: Emitter, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Quotient and remainder of x, or of -1 - x where x is below 0, by y >= 0, and a word of the sign of x.
+
+    With t = 2**32 / y, at least 2, the reciprocal is too small by less than 1 + 1 / t + 2**-7, so the quotient of a
+    number below 2**31 by less than 1, and its floor by at most 1. Anything where y is 0.
+    """
+    b = e.builder
+    sign = b.ashr(x, I32(31))
+    magnitude = b.xor(x, sign)
+    quotient = _high(b, magnitude, _reciprocal(e, y))
+    rest = b.sub(magnitude, b.mul(quotient, y))
+    more = b.icmp_unsigned(">=", rest, y)
+    return b.add(quotient, b.zext(more, I32)), b.select(more, b.sub(rest, y), rest), sign
+
+
+def word_remainder(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:
+    """x % y of int32, y >= 0; 0 where y is 0."""
+    b = e.builder
+    _, rest, sign = _divided(e, x, y)
+    rest = b.add(b.xor(rest, sign), b.and_(sign, y))  # below 0: y - 1 - rest
+    return b.select(b.icmp_signed("==", y, I32(0)), I32(0), rest)
+
+
+def word_floor_divide(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:
+    """x // y of int32, y >= 0; 0 where y is 0."""
+    b = e.builder
+    quotient, _, sign = _divided(e, x, y)
+    return b.select(b.icmp_signed("==", y, I32(0)), I32(0), b.xor(quotient, sign))
 
 
 def power(e: Emitter, kind: types.Type, x: ir.Value, y: ir.Value) -> ir.Value:

@@ -235,5 +235,6 @@ _RULES |= dict.fromkeys((absolute, negative, exp_for_sum, exp_for_half, log_appr
 _RULES |= dict.fromkeys((erf_approx, gelu_for_half, logistic_for_half, tanh_for_half), 1)
 _RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, fmod, power), 2)
 _RULES |= {_pairwise(integers.floor_divide): 2, _pairwise(integers.remainder): 2}
+_RULES |= {_pairwise(integers.word_floor_divide): 2, _pairwise(integers.word_remainder): 2}
 _RULES |= {_pairwise(integers.shift_left): 2, _pairwise(integers.shift_right): 2}
 _RULES |= {select: 3, div_for_bf16: 3, quotient: 4, div_for_fp8: 4}

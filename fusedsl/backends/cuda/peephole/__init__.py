@@ -2,7 +2,7 @@
 
 Those of the tuples here need only the kernel and the phase. The others need more, so emitters call them: gathers.py
 (emit/source_text.py, attention/emit_element_mask.py, rows/emit_early_gathers.py), narrow_compares.py and
-packed_absmax.py (rows/emit_elements.py), narrow_integers.py (attention/emit_fragment.py).
+packed_absmax.py (rows/emit_elements.py), narrow_integers.py in fragments (attention/emit_fragment.py).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body, Phase
 from .low_precision_stores import stored_functions, stored_quotients
+from .narrow_integers import narrowed_map
 from .normal_ranges import normal_arguments
 from .softmax_exp import summed_exponentials
 
@@ -31,6 +32,10 @@ PEEPHOLES = (
     Peephole(
         "the error of exp and log by the hardware is less than 2**-8 of that of rounding to 16 bits", stored_functions
     ),
+)
+MAP_PEEPHOLES = (
+    Peephole("integers that fit in 32 bits, as their ranges show, have the same value in 32 bits", narrowed_map),
+    *PEEPHOLES,
 )
 ROW_PEEPHOLES = (
     Peephole("exp(u - max(u)), summed, is 2**((u - max(u)) log2 e) within the sum's rounding", summed_exponentials),
