@@ -69,8 +69,9 @@ def arguments() -> argparse.Namespace:
 def families() -> dict[str, Any]:
     from growing import FAMILIES
     from growing_functions import FUNCTIONS
+    from growing_mixtures import MIXTURES
 
-    return {f.name: f for f in (*FAMILIES, *FUNCTIONS)}
+    return {f.name: f for f in (*FAMILIES, *FUNCTIONS, *MIXTURES)}
 
 
 def chosen(only: list[str]) -> list[str]:

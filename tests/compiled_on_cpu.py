@@ -13,4 +13,4 @@ def compile_kernel(kernel: KernelIR, source_path: Path, schedule: str = "map") -
     """Write the source to `source_path` and compile it; `schedule` is a result of `schedule.choose`."""
     source, _ = backend.generate(kernel, schedule)
     source_path.write_text(source)
-    return backend.compile_source(source, str(source_path), kernel, schedule)
+    return backend.compile_source(source, kernel, schedule)

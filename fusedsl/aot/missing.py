@@ -13,8 +13,8 @@ from ..ir.graph import Parameter
 from ..runtime.arrays import ArrayFacts, Weak
 from .saved import SavedFile, SavedPlan
 
-COMPILERS = ("lark", "llvmlite", "numba")  # needed to compile for the CPU
-CUDA_COMPILERS = (*COMPILERS, "numba_cuda")
+COMPILERS = ("lark", "llvmlite")  # needed to compile for the CPU
+CUDA_COMPILERS = (*COMPILERS, "numba", "numba_cuda")
 LETTERS = "nmkpqrstuvw"  # stand for extents
 NUMBERS = {"b": "a Python bool", "i": "a Python int", "f": "a Python float"}
 

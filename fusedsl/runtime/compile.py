@@ -282,5 +282,5 @@ def _compile_cpu(kernel: KernelIR, chosen: str, processor: Processor, key: tuple
 
     source, _ = backend.generate(kernel, chosen, processor)
     path = disk().write_source(file_name(key), source)
-    compiled = run_compiler(lambda c: backend.compile_source(source, path, kernel, c, processor), chosen, path)
+    compiled = run_compiler(lambda c: backend.compile_source(source, kernel, c, processor), chosen, path)
     return _store(key, CompiledKernel(kernel, chosen, compiled.object_bytes, compiled.symbols, source, path))

@@ -228,7 +228,7 @@ SHIFT = re.compile(r"(%\S+) = (?:shl|lshr|ashr) i\d+ [^,]+, (\S+)$")
 DIVISION = re.compile(r"= [su](?:div|rem) i(?:8|16|32) [^,]+, (\S+)$")
 PROMISE = re.compile(r"\b(nsw|nuw|exact|disjoint|nneg|samesign|nnan|ninf|nsz|arcp|afn|fast)\b|llvm.assume")
 CONVERSION = re.compile(r"= fpto[su]i (?:float|double) (\S+) to")
-COUNTER = re.compile(r"= sub nsw i64 \S+, 1$")  # of a loop, as Numba has it
+COUNTER = re.compile(r"= add nsw i64 \S+, 1$")  # of a loop, where it is below the end
 
 
 @pytest.mark.parametrize("dtype", ("int8", "uint32"))

@@ -316,7 +316,7 @@ for _ in range(3):
     assert (fd.evaluate("2*x + 1", x=x) == 2*x + 1).all()
     assert (fd.evaluate("m = sum(x); return x - m", x=x) == x - x.sum()).all()
 made = ("fusedsl.program.first_call", "fusedsl.plan", "fusedsl.program.call_steps", "fusedsl.backends.cuda.schedule")
-print([name for name in sys.modules if name in ("numba", "lark") or name.startswith(made)])
+print([name for name in sys.modules if name in ("numba", "llvmlite.ir", "lark") or name.startswith(made)])
 """
 
 
@@ -326,7 +326,7 @@ def test_a_new_process_plans_nothing(tmp_path, library):
     own = os.environ | {"FUSEDSL_CACHE_DIR": str(tmp_path / "own"), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", FRESH.format(library=library)]
     told = [subprocess.run(command, capture_output=True, text=True, env=own, check=True).stdout for _ in range(2)]
-    assert "numba" in told[0] and told[1].strip() == "[]"
+    assert "lark" in told[0] and told[1].strip() == "[]"
 
 
 FUSED = """
@@ -339,7 +339,7 @@ def f(x):
     return np.exp(x - np.max(x, -1, keepdims=True)) * 2
 x = np.arange(60, dtype="float32").reshape(5, 12)
 assert np.allclose(f(x), np.exp(x - x.max(-1, keepdims=True)) * 2)
-print([name for name in ("numba", "fusedsl.program.make_plan", "fusedsl.program.first_call") if name in sys.modules])
+print([name for name in ("numba", "llvmlite.ir", "fusedsl.program.make_plan") if name in sys.modules])
 """
 
 
@@ -348,4 +348,4 @@ def test_a_new_process_plans_nothing_for_a_function(tmp_path):
     (tmp_path / "f.py").write_text(FUSED)
     command = [sys.executable, str(tmp_path / "f.py")]
     told = [subprocess.run(command, capture_output=True, text=True, env=own, check=True).stdout for _ in range(2)]
-    assert "numba" in told[0] and told[1].strip() == "[]"
+    assert "make_plan" in told[0] and told[1].strip() == "[]"

@@ -66,19 +66,17 @@ def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None
     raise ValueError(f"unknown schedule {schedule!r}")
 
 
-def compile_source(
-    source: str, source_path: str, kernel: KernelIR, schedule: str, processor: Processor | None = None
-) -> CompiledCpu:
-    """Compile a source of `generate` for this processor; tracebacks refer to `source_path`."""
+def compile_source(source: str, kernel: KernelIR, schedule: str, processor: Processor | None = None) -> CompiledCpu:
+    """Compile a source of `generate` for this processor."""
     from .compiler import object_code
+    from .frontend import functions_of
     from .vocabulary import vocabulary
 
     processor = processor or host()
     _, arrays = generate(kernel, schedule, processor)
-    namespace = {"__builtins__": {}, "range": range, **vocabulary(kernel, arrays, processor.vectors)}
-    exec(compile(source, source_path, "exec"), namespace)
-    names = symbols(kernel, schedule)
-    return CompiledCpu(object_code({name: namespace[name] for name in names}, processor), names, source)
+    functions, names = functions_of(source), symbols(kernel, schedule)
+    words = vocabulary(kernel, arrays, processor.vectors)
+    return CompiledCpu(object_code({name: functions[name] for name in names}, words, processor), names, source)
 
 
 def symbols(kernel: KernelIR, schedule: str) -> tuple[str, ...]:

@@ -1,154 +1,28 @@
-"""Compiler: generated Python to relocatable object code; Numba types and lowers it, LLVM optimises and vectorises it.
+"""Compiler: generated Python to relocatable object code, by the front end and by LLVM, which vectorises it.
 
-LLVM's loop vectoriser runs in `optimise`; it chooses the width up to `prefer-vector-width` of `export`. `interleave`
+LLVM's loop vectoriser runs in `optimise`; it chooses the width up to `prefer-vector-width` of functions. `interleave`
 sets the interleave counts of long dependency chains.
 """
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Mapping
 from functools import cache
-from types import BuiltinFunctionType
+from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 from llvmlite.binding.ffi import ObjectRef
 from llvmlite.binding.newpassmanagers import ModulePassManager, NewPassManager
-from numba.core import codegen, cpu, types, typing
-from numba.core.compiler import CompilerBase, Flags
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.compiler_machinery import PassManager
-from numba.core.errors import CompilerError
-from numba.core.typed_passes import AnnotateTypes, IRLegalization, NativeLowering, NopythonTypeInference
-from numba.core.typing.templates import AbstractTemplate, signature
-from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 
-from ...ir.types import BOOL, DTYPES, DType
+from .frontend import lowered
 from .interleave import interleave
-from .llvm_values import LLVMValue
 from .math import half
 from .processor import Processor, host
-from .vocabulary import OPERATORS, POINTER, Word
-
-NUMBA: dict[DType | str | None, types.Type] = {
-    d: getattr(types, d.name) for d in DTYPES.values() if d is not BOOL and d.compute is d
-}
-NUMBA[BOOL] = types.boolean
-NUMBA[POINTER] = types.voidptr
-NUMBA[None] = types.none
-DTYPE = {numba_type: d for d, numba_type in NUMBA.items()}
-C_SIGNATURE = (types.voidptr, types.int64, types.int64)
-
-
-def call_signature(word: Word, args):
-    """The Numba signature of a word for these argument types; None if it does not take them."""
-    kinds = [DTYPE.get(types.unliteral(a)) for a in args]
-    if None in kinds or (result := word.result(*kinds)) is NotImplemented:
-        return None
-    return signature(NUMBA[result], *(types.unliteral(a) for a in args))
-
 
 # llvmlite 0.50 leaks pass managers, 30 kB each: ObjectRef's empty _dispose hides the one that frees them
 LEAKS = hasattr(NewPassManager, "_dispose") and ModulePassManager._dispose is ObjectRef._dispose
-
-
-@cache
-def callable_type(word: Word) -> types.Function:
-    """The Numba type of a word in the namespace of generated code."""
-
-    class Template(AbstractTemplate):
-        key = word
-
-        def generic(self, args, kws):
-            return call_signature(word, args)
-
-    return types.Function(Template)
-
-
-class ScalarTyping(typing.Context):
-    """Exact typing of scalar operators: int8 + int8 is int8."""
-
-    def load_additional_registries(self):
-        pass
-
-    def resolve_value_type(self, value):
-        if isinstance(value, BuiltinFunctionType):
-            value = OPERATORS.get(value, value)
-        return callable_type(value) if isinstance(value, Word) else super().resolve_value_type(value)
-
-
-class ScalarTarget(cpu.CPUContext):
-    """Lowers words and operators by their `emit`; of Numba's library only ranges and branches are used."""
-
-    def init(self):
-        self.is32bit = False
-        self._internal_codegen = ScalarCodegen("fusedsl", "host")  # type: ignore[assignment]
-
-    def load_additional_registries(self):
-        from numba.cpython import builtins, numbers, rangeobj, tupleobj  # noqa: F401
-
-    def get_function(self, fn, sig, _firstcall=True):
-        word = getattr(fn.templates[0], "key", None) if isinstance(fn, types.Function) else None
-        if not isinstance(word, Word):
-            return super().get_function(fn, sig, _firstcall)
-        kinds = [DTYPE[types.unliteral(a)] for a in sig.args]
-
-        def emit(builder, values, loc=None):
-            args = [LLVMValue(builder, k, v) if isinstance(k, DType) else v for k, v in zip(kinds, values)]
-            result = word.emit(builder, *args)
-            if result is None:
-                return self.get_dummy_value()
-            return result.value if isinstance(result, LLVMValue) else result
-
-        return emit
-
-    def get_constant_generic(self, builder, ty, val):
-        """A dummy value for words; Numba would cache a constant for each, without bound."""
-        if isinstance(ty, types.Function):
-            return self.get_dummy_value()
-        return super().get_constant_generic(builder, ty, val)
-
-
-class CapturedLibrary(codegen.CPUCodeLibrary):
-    """Captures the lowered module, unoptimised."""
-
-    lowered: ir.Module | None = None
-
-    def add_ir_module(self, ir_module):
-        self.lowered = ir_module
-
-
-class ScalarCodegen(codegen.AOTCPUCodegen):
-    _library_class = CapturedLibrary  # type: ignore[assignment]
-
-
-PASSES: tuple[type, ...] = (
-    TranslateByteCode,
-    FixupArgs,
-    IRProcessing,
-    NopythonTypeInference,
-    IRLegalization,
-    AnnotateTypes,
-    NativeLowering,
-)
-
-
-class ScalarPipeline(CompilerBase):
-    """The Numba passes that loops over scalars need."""
-
-    def define_pipelines(self):
-        passes = PassManager("fusedsl")
-        for each in PASSES:
-            passes.add_pass(each, each.__name__)
-        passes.finalize()
-        return [passes]
-
-
-@cache
-def contexts() -> tuple[ScalarTyping, ScalarTarget]:
-    scalar_typing = ScalarTyping()
-    target = ScalarTarget(scalar_typing)
-    target.refresh()
-    return scalar_typing, target
 
 
 @cache
@@ -167,39 +41,22 @@ def machine(processor: Processor) -> llvm.TargetMachine:
     return target.create_target_machine(**cpu, opt=3, reloc="pic", codemodel="default")
 
 
-def lower(function, symbol: str, processor: Processor | None = None) -> ir.Module:
-    """The LLVM module of one generated function, exported as C `void symbol(int64 *slots, int64 begin, int64 end)`."""
-    scalar_typing, target = contexts()
-    flags = Flags()
-    for name in ("no_compile", "no_cpython_wrapper", "no_cfunc_wrapper", "no_rewrites"):
-        setattr(flags, name, True)
-    library = target.codegen().create_library(symbol)
-    pipeline = ScalarPipeline(scalar_typing, target, library, C_SIGNATURE, types.none, flags, {})
-    try:
-        pipeline.compile_extra(function)
-    except CompilerError:  # the pipeline stops once the module is lowered, without a result
-        if library.lowered is None:
-            raise
-    module = library.lowered
-    module.name = symbol
+def lower(
+    node: ast.FunctionDef, names: Mapping[str, Any], symbol: str, processor: Processor | None = None
+) -> ir.Module:
+    """The LLVM module of one generated function: of its front end, with interleave counts and what it calls."""
+    module = lowered(node, names, symbol)
     interleave(module)
-    export(module, next(f for f in module.functions if not f.is_declaration), symbol)
+    _reserve_data(module)
     half.define(module, (processor or host()).converts_float16)
     return module
 
 
-def export(module: ir.Module, inner: ir.Function, symbol: str) -> None:
-    """Add a C wrapper: Numba's calling convention has a result pointer, an exception pointer and a status."""
-    inner.linkage = "internal"
-    inner.attributes.add("alwaysinline")
-    pointer, word = ir.IntType(8).as_pointer(), ir.IntType(64)
-    outer = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer, word, word]), symbol)
-    outer.args[0].add_attribute("noalias")
-    set.add(outer.attributes, '"prefer-vector-width"="512"')  # a string attribute: llvmlite lists only enumerated ones
-    builder = ir.IRBuilder(outer.append_basic_block())
-    spare = [builder.alloca(kind.pointee) for kind in inner.function_type.args[:2]]
-    builder.call(inner, [*spare, *outer.args])
-    builder.ret_void()
+def _reserve_data(module: ir.Module) -> None:
+    """A word of data: llvmlite 0.50 maps pages for data only where an object has some, and a call of the C library
+    makes LLVM's loader put a global offset table there."""
+    room = ir.GlobalVariable(module, ir.IntType(64), "fusedsl_data")
+    room.linkage, room.initializer = "common", ir.IntType(64)(0)
 
 
 def optimise(modules: list[ir.Module], target: llvm.TargetMachine | None = None) -> llvm.ModuleRef:
@@ -227,12 +84,9 @@ def optimise(modules: list[ir.Module], target: llvm.TargetMachine | None = None)
     return linked
 
 
-def object_code(functions: dict[str, object], processor: Processor) -> bytes:
-    """Relocatable object code for a processor that exports each function under its symbol."""
-    with global_compiler_lock:
-        try:
-            target = machine(processor)
-            modules = [lower(function, symbol, processor) for symbol, function in functions.items()]
-            return target.emit_object(optimise(modules, target))
-        finally:
-            callable_type.cache_clear()  # types of words that only this file has
+def object_code(functions: Mapping[str, ast.FunctionDef], names: Mapping[str, Any], processor: Processor) -> bytes:
+    """Relocatable object code for a processor that exports each function of a file under its name."""
+    target = machine(processor)
+    return target.emit_object(
+        optimise([lower(node, names, symbol, processor) for symbol, node in functions.items()], target)
+    )

@@ -21,6 +21,7 @@ LONG_BODY, LONGEST_BODY = (
 )  # vector instructions of an iteration: longer ones interleave twice, the longest not at all (they spill)
 INTERLEAVE_COUNTS = ((5.0, 8), (2.0, 4), (0.0, 2))  # (least ratio of latency to issue cycles, interleave count)
 GATHER_CHAIN, CHAINED_COUNT = 3, 4  # gathers that depend on each other, from which on loops interleave so many times
+COUNTING = 2.0  # instructions of an iteration that the loop itself takes beside those of its counter
 ISSUE_WIDTH = 3  # vector instructions per cycle
 LATENCY = {"fdiv": 13, "fmul": 4, "fadd": 3, "fsub": 3, "load": 0, "sqrt": 18, "fma": 4, "fabs": 1, "copysign": 1}
 
@@ -52,7 +53,7 @@ def interleave_count(instructions: list[ir.Instruction]) -> int:
     if sum(not isinstance(i.type, ir.IntType) for i in computed) < MIN_FLOAT_OPS:
         return 1
     lane = max([32, *(width(accessed_type(i)) for i in instructions if "alias.scope" in i.metadata)])
-    size = sum(max(1.0, width(i.type) / lane) for i in computed)
+    size = COUNTING + sum(max(1.0, width(i.type) / lane) for i in computed)
     if size > LONG_BODY:
         return 2 if size <= LONGEST_BODY else 1
     waits = critical_path(instructions) / (size / ISSUE_WIDTH)

@@ -596,27 +596,25 @@ VECTOR = "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan s
 
 @pytest.mark.parametrize("name", f"{VECTOR} arcsinh sqrt".split())
 def test_float32_functions_vectorise(name, tmp_path):
-    from fusedsl.backends.cpu import compiler, vocabulary
+    from fusedsl.backends.cpu import compiler, frontend, vocabulary
 
     case = mapped(tmp_path, [f"y_0 = {name}(x_0)"], np.empty(9, np.float32), normal(9))
     source, arrays = backend.generate(case.kernel, "map")
-    namespace = {"__builtins__": {}, "range": range, **vocabulary.vocabulary(case.kernel, arrays)}
-    exec(source, namespace)
-    text = str(compiler.optimise([compiler.lower(namespace["kernel"], "kernel")]))
+    words = vocabulary.vocabulary(case.kernel, arrays)
+    text = str(compiler.optimise([compiler.lower(frontend.functions_of(source)["kernel"], words, "kernel")]))
     assert "x float>" in text
     assert f"@{name}" not in text
 
 
 def test_float16_is_converted_by_vectors_and_computed_in_float32(tmp_path):
-    from fusedsl.backends.cpu import compiler, processor, vocabulary
+    from fusedsl.backends.cpu import compiler, frontend, processor, vocabulary
 
     out, x = np.empty(9, np.float16), normal(9, dtype=np.float16)
     case = mapped(tmp_path, ["t_0 = floor(x_0)", "t_1 = x_0 > t_0", "y_0 = select(t_1, t_0, x_0)"], out, x)
     source, arrays = backend.generate(case.kernel, "map")
-    namespace = {"__builtins__": {}, "range": range, **vocabulary.vocabulary(case.kernel, arrays)}
-    exec(source, namespace)
+    words = vocabulary.vocabulary(case.kernel, arrays)
     baseline = processor.BASELINES[processor.host().architecture]
-    lowered = compiler.lower(namespace["kernel"], "kernel", baseline)
+    lowered = compiler.lower(frontend.functions_of(source)["kernel"], words, "kernel", baseline)
     text = str(compiler.optimise([lowered], compiler.machine(baseline)))
     assert re.search(r"fpext <\d+ x half>", text) and re.search(r"fptrunc <\d+ x float>", text)
     assert not re.search(r"(floor|fcmp|select)[^\n]*half", text)
