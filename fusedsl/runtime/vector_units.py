@@ -86,8 +86,8 @@ def _seconds(lanes: tuple[int, ...]) -> list[float]:
     """The least time of the chains of multiply-adds, for vectors of each of these numbers of float32."""
     import llvmlite.binding as llvm
 
-    from ..backends.cpu.compiler import machine
     from ..backends.cpu.processor import host
+    from ..backends.cpu.target_machine import machine
     from .object_loader import load
 
     module = llvm.parse_assembly("\n".join(_chains(f"chains{n}", n) for n in lanes))

@@ -65,8 +65,8 @@ def shared_loop() -> Any:
         from ..backends.cpu.processor import host
 
         host()
-        from ..backends.cpu.compiler import machine
-    except (CompileError, ImportError):  # llvmlite may be there without Numba
+        from ..backends.cpu.target_machine import machine
+    except (CompileError, ImportError):
         return None
     import llvmlite.binding as llvm
 

@@ -347,7 +347,7 @@ def test_so_do_processes_that_compile_for_a_card(tmp_path):
 
 
 def survive(tmp_path, library, compilers):
-    """Two at once on an empty folder; one that finds everything there; one that finds all of it damaged, and compiles."""
+    """Two at once on an empty folder; one that finds everything there; one that finds all of it damaged."""
     environment = os.environ | {"FUSEDSL_CACHE_DIR": str(tmp_path / "shared")}
     code = USER.format(library=library)
 

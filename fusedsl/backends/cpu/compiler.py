@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -20,25 +19,10 @@ from .frontend import lowered
 from .interleave import interleave
 from .math import half
 from .processor import Processor, host
+from .target_machine import machine
 
 # llvmlite 0.50 leaks pass managers, 30 kB each: ObjectRef's empty _dispose hides the one that frees them
 LEAKS = hasattr(NewPassManager, "_dispose") and ModulePassManager._dispose is ObjectRef._dispose
-
-
-@cache
-def machine(processor: Processor) -> llvm.TargetMachine:
-    """LLVM's target machine for a processor."""
-    triple = llvm.get_process_triple()
-    if processor.architecture == host().architecture:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-    else:
-        llvm.initialize_all_targets()
-        llvm.initialize_all_asmprinters()
-        triple = f"{processor.architecture}-unknown-linux-gnu"
-    target = llvm.Target.from_triple(triple)
-    cpu = {"cpu": processor.name, "features": processor.features}
-    return target.create_target_machine(**cpu, opt=3, reloc="pic", codemodel="default")
 
 
 def lower(

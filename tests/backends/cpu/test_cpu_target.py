@@ -607,7 +607,7 @@ def test_float32_functions_vectorise(name, tmp_path):
 
 
 def test_float16_is_converted_by_vectors_and_computed_in_float32(tmp_path):
-    from fusedsl.backends.cpu import compiler, frontend, processor, vocabulary
+    from fusedsl.backends.cpu import compiler, frontend, processor, target_machine, vocabulary
 
     out, x = np.empty(9, np.float16), normal(9, dtype=np.float16)
     case = mapped(tmp_path, ["t_0 = floor(x_0)", "t_1 = x_0 > t_0", "y_0 = select(t_1, t_0, x_0)"], out, x)
@@ -615,7 +615,7 @@ def test_float16_is_converted_by_vectors_and_computed_in_float32(tmp_path):
     words = vocabulary.vocabulary(case.kernel, arrays)
     baseline = processor.BASELINES[processor.host().architecture]
     lowered = compiler.lower(frontend.functions_of(source)["kernel"], words, "kernel", baseline)
-    text = str(compiler.optimise([lowered], compiler.machine(baseline)))
+    text = str(compiler.optimise([lowered], target_machine.machine(baseline)))
     assert re.search(r"fpext <\d+ x half>", text) and re.search(r"fptrunc <\d+ x float>", text)
     assert not re.search(r"(floor|fcmp|select)[^\n]*half", text)
 

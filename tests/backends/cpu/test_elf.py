@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.backends.cpu import compiler, processor, schedule
+from fusedsl.backends.cpu import processor, schedule, target_machine
 from fusedsl.backends.cpu.elf import link
 from fusedsl.report.explain import resolved_call
 from fusedsl.runtime import compile as kernels
@@ -60,7 +60,7 @@ define i64 @seven() { ret i64 7 }
 
 def objects(text: str, kind: processor.Processor = processor.X86_64_V3) -> bytes:
     """Object code of LLVM's text."""
-    target = compiler.machine(kind)
+    target = target_machine.machine(kind)
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = target.triple, str(target.target_data)
     return target.emit_object(module)
