@@ -76,7 +76,7 @@ def test_no_intrinsic_has_the_name_of_a_file_beside_it():
 
 
 def test_constants_of_an_intrinsic_are_keyword_parameters_of_its_code():
-    @emitted(lambda name: types.UniTuple(numba_type(name), 2))
+    @emitted(lambda name, count: types.UniTuple(numba_type(name), count))
     def repeat(e, value, *, kinds, name: str, count: int = 2):
         return [(value, kinds, name)] * count
 

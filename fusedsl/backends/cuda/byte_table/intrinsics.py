@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ....ir.types import DType, dtype
 from ....kernel_ir.byte_tables import ENTRIES
-from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, Emitter, emitted, intrinsic, ir, numba_type, types
-from ..math import convert
+from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, Emitter, emitted, ir, numba_type, types
+from ..tile.element import widened_value
 from ..tile.element_registers import element_type
 
 
-def byte_table(name: str) -> Callable:
+@emitted(types.int64)
+def byte_table(e, *, name: str):
     """`byte_table(name)()`: the address of a table of this type in shared memory, another at each place in the file."""
-    kind = dtype(name)
-
-    def rule():
-        size = kind.itemsize * ENTRIES
-        return types.int64, lambda e: e.builder.ptrtoint(e.shared_array(I8, size), I64)
-
-    return intrinsic(0)(rule)
+    return e.builder.ptrtoint(e.shared_array(I8, dtype(name).itemsize * ENTRIES), I64)
 
 
 @emitted(lambda name: numba_type(dtype(name).compute.name))
 def byte_element(e, number, *, name: str):
     """`element(number)`: the element of this type whose bits are a number below 256, as bodies compute with it."""
-    kind = dtype(name)
-    bits = e.builder.trunc(number, I8)
-    if kind.kind == "b":
-        return e.builder.icmp_unsigned("!=", bits, I8(0))
-    return convert.widen(e, bits, name) if kind.storage else bits
+    return widened_value(e, dtype(name), e.builder.trunc(number, I8))
 
 
 @emitted(types.void)
@@ -41,23 +30,14 @@ def set_entry(e, table, number, value, *, kinds, name: str):
     e.builder.store(value, _entry_pointer(e, kind, table, number), align=kind.itemsize)
 
 
-def look_up(name: str) -> Callable:
+@emitted(lambda name, kinds: types.UniTuple(numba_type(name), len(kinds[1])))
+def look_up(e, table, bytes, *, kinds, name: str):
     """`look_up(table, bytes)`: the entry of each byte of a tile, as it is stored."""
-    kind = dtype(name)
-
-    def rule(_, tile):
-        result = types.UniTuple(numba_type(name), len(tile))
-
-        def emit(e, table, bytes):
-            entries = []
-            for byte in e.unpack(bytes, len(tile)):
-                entry = e.builder.load(_entry_pointer(e, kind, table, e.builder.zext(byte, I32)), align=kind.itemsize)
-                entries.append(e.builder.icmp_unsigned("!=", entry, I8(0)) if kind.kind == "b" else entry)
-            return e.pack(result, entries)
-
-        return result, emit
-
-    return intrinsic(2)(rule)
+    kind, entries = dtype(name), []
+    for byte in e.unpack(bytes, len(kinds[1])):
+        entry = e.builder.load(_entry_pointer(e, kind, table, e.builder.zext(byte, I32)), align=kind.itemsize)
+        entries.append(e.builder.icmp_unsigned("!=", entry, I8(0)) if kind.kind == "b" else entry)
+    return entries
 
 
 def _entry_pointer(e: Emitter, kind: DType, table: ir.Value, number: ir.Value) -> ir.Value:

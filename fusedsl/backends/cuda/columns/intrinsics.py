@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, Emitter, emitted, intrinsic, ir, types
+from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, Emitter, emitted, ir, types
 from ..tile.grid_sync import ld_relaxed, size_of, st_global
 from ..tile.loops import repeated, when
 from ..tile.reduce import ReduceOp, State, from_first
@@ -69,13 +69,10 @@ class ColumnReducer:
 
         return emit
 
-    def identity(self, rule_of: ReduceOp) -> Callable:
+    @emitted(lambda self, rule_of: self.result(rule_of))
+    def identity(self, e, *, rule_of: ReduceOp):
         """`empty()`: the states of no elements."""
-
-        def rule():
-            return self.result(rule_of), lambda e: self._pack(e, rule_of, [rule_of.empty.emit(e, [])] * self.width)
-
-        return intrinsic(0)(rule)
+        return self._pack(e, rule_of, [rule_of.empty.emit(e, [])] * self.width)
 
     @emitted(lambda self, rule_of: self.result(rule_of))
     def combine(self, e, x, y, *, rule_of: ReduceOp):

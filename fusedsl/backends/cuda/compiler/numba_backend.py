@@ -169,7 +169,7 @@ def emitted(result: types.Type | Callable[..., Any], arity: int | Callable[..., 
 
     Keyword-only parameters are constants: a function that has some, or a method, makes the intrinsic for given ones.
     `kinds` is none of them: it gets the types of the values. `result` and `arity`, the number of values, may be
-    functions of constants, `self` and `kinds`, by name. Values in a list are packed as the result.
+    functions of constants, `self` and `kinds`, by name. Values in a list are packed.
     """
 
     def wrap(emit: Callable) -> Callable:
@@ -200,12 +200,19 @@ def _rule(emit: Callable, result: Any, constants: dict[str, Any]) -> Callable:
         kind = _by_name(result, {**constants, "kinds": kinds})
 
         def code(e, *values):
-            emitted_value = emit(e, *values, **({"kinds": kinds} if typed else {}))
-            return e.pack(kind, emitted_value) if isinstance(emitted_value, list) else emitted_value
+            return _packed(e, kind, emit(e, *values, **({"kinds": kinds} if typed else {})))
 
         return None if kind is None else (kind, code)
 
     return rule
+
+
+def _packed(e: Emitter, kind: types.Type, value: Any) -> Any:
+    """Values in a list, which may hold lists, as one value of this type."""
+    if not isinstance(value, list):
+        return value
+    parts = kind if isinstance(kind, types.BaseTuple) else [kind]
+    return e.pack(kind, [_packed(e, part, one) for part, one in zip(parts, value, strict=True)])
 
 
 def _by_name(value: Any, arguments: dict[str, Any]) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ....ir.types import dtype
 from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, types
 from ..tile.element import paired
@@ -25,27 +23,24 @@ def load_each(e, address, offsets, *, tile: Tile, name: str):
     return [value for vector in vectors for value in paired(e, kind, vector)]
 
 
-def positions_in_order(tile: Tile, axes: int) -> Callable:
+@emitted(
+    lambda tile, axes: types.UniTuple(types.UniTuple(types.int32, tile.count), axes),
+    lambda axes: 2 * axes,
+)
+def positions_in_order(e, start, *sizes, kinds, tile: Tile, axes: int):
     """`positions(start, n0, n1, magic1, n2, magic2, …)`: by axes, where the elements of a tile are among all in order.
 
     A vector's first element is found by division; the next one is one further, and begins a row where one ends. Beyond
     the last row is the last.
     """
-    own = types.UniTuple(types.int32, tile.count)
-    result = types.UniTuple(own, axes)
-
-    @emitted(result, 2 * axes)
-    def emit(e, start, *sizes, kinds):
-        extents, magics = [sizes[0], *sizes[1::2]], [None, *sizes[2::2]]
-        found: list[list[ir.Value]] = []
-        for first in tile.starts(e, kinds[0], start):
-            place = _split(e, first, extents, magics)
-            for _ in range(tile.width):
-                found.append([_at_most(e, place[0], extents[0]), *place[1:]])
-                place = _next(e, place, extents)
-        return e.pack(result, [e.pack(own, [place[axis] for place in found]) for axis in range(axes)])
-
-    return emit
+    extents, magics = [sizes[0], *sizes[1::2]], [None, *sizes[2::2]]
+    positions: list[list[ir.Value]] = []
+    for first in tile.starts(e, kinds[0], start):
+        position = _split(e, first, extents, magics)
+        for _ in range(tile.width):
+            positions.append([_at_most(e, position[0], extents[0]), *position[1:]])
+            position = _next(e, position, extents)
+    return [[position[axis] for position in positions] for axis in range(axes)]
 
 
 def _split(e: Emitter, number: ir.Value, extents: list, magics: list) -> list[ir.Value]:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ....ir.types import DType
-from ..compiler.numba_backend import I8, I32, I64, intrinsic, ir, types
+from ..compiler.numba_backend import I8, I32, I64, emitted, ir, types
 
 
-def shared_bytes(size: int) -> Callable:
+@emitted(types.int64)
+def shared_bytes(e, *, size: int):
     """`at()`: the address of so many bytes of shared memory, others at each place in the source."""
-
-    def rule():
-        return types.int64, lambda e: e.builder.ptrtoint(e.shared_array(I8, size), I64)
-
-    return intrinsic(0)(rule)
+    return e.builder.ptrtoint(e.shared_array(I8, size), I64)
 
 
 def clamp_row(b: ir.IRBuilder, place: ir.Value, count: ir.Value, width: int) -> ir.Value:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
-from ..compiler.numba_backend import I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, numba_type, types
 from ..tile.element_registers import stored_type
 from ..tile.memory import ACCESS_BYTES, ld_shared, load_vector, st_shared, store_vector
 from ..tile.tile import Tile
@@ -90,25 +90,15 @@ class TransposeTile:
 
         return emit
 
-    def positions(self, name: str, along: bool) -> Callable:
+    @emitted(lambda self, name: types.UniTuple(numba_type(name), self.width * self.vectors))
+    def positions(self, e, origin, *, name: str, along: bool):
         """`positions(origin)`: the column, or the row, of each element."""
-        kind = numba_type(name)
-        result = types.UniTuple(kind, self.width * self.vectors)
-
-        def rule(form):
-            def emit(e, origin):
-                b = e.builder
-                row, column = self._first_vector(e)
-                positions = []
-                for number in range(self.vectors):
-                    for k in range(self.width):
-                        step = b.add(column, I32(k)) if along else b.add(row, I32(number * self.step))
-                        positions.append(e.cast(b.add(origin, b.sext(step, I64)), types.int64, kind))
-                return e.pack(result, positions)
-
-            return (result, emit) if form == types.int64 else None
-
-        return intrinsic(1)(rule)
+        b, (row, column), positions = e.builder, self._first_vector(e), []
+        for number in range(self.vectors):
+            for k in range(self.width):
+                step = b.add(column, I32(k)) if along else b.add(row, I32(number * self.step))
+                positions.append(e.cast(b.add(origin, b.sext(step, I64)), types.int64, numba_type(name)))
+        return positions
 
     def _first_vector(self, e: Emitter) -> tuple[ir.Value, ir.Value]:
         """The row of a thread's first vector, and the column where its vectors begin."""
@@ -188,19 +178,13 @@ class SmemTranspose:
                 at = self._shared(e, shared, e.builder.add(row, I32(j)), column)
                 st_shared(e, self.word, 1, at, [words[number * self.length + j]])
 
-    def load_smem(self) -> Callable:
+    @emitted(lambda self: stored_type(self.kind, self.patch.width * self.patch.vectors, self.patch.width))
+    def load_smem(self, e, shared):
         """`load_smem(shared)`: load the thread's tile from shared memory."""
-        patch, kind = self.patch, self.kind
-        result = stored_type(kind, patch.width * patch.vectors, patch.width)
-
-        @emitted(result)
-        def emit(e, shared):
-            elements = []
-            for row, column, width in self._pieces(e):
-                elements += ld_shared(e, kind, width, self._shared(e, shared, row, column))
-            return e.pack(result, elements)
-
-        return emit
+        elements: list[ir.Value] = []
+        for row, column, width in self._pieces(e):
+            elements += ld_shared(e, self.kind, width, self._shared(e, shared, row, column))
+        return elements
 
     @emitted(types.void)
     def store_results(self, e, shared, values, *, kinds):

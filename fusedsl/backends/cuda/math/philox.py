@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....ir.meaning import PHILOX_KEYS, PHILOX_MULTIPLIERS, PHILOX_ROUNDS
-from ..compiler.numba_backend import I32, I64, Emitter, intrinsic, ir, types
+from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, types
 
 SHARES = {"philox_word": 4, "philox_pair": 2}  # neighbours that one counter serves
 
@@ -40,27 +40,21 @@ def _numbers(e: Emitter, name: str, counter: ir.Value, seed: ir.Value, stream: i
     return [e.builder.zext(word, I64) for word in words] if SHARES[name] == 4 else _halves(e, words)
 
 
-def philox(first: int):
+def _drawn_type(kinds) -> types.Type | None:
+    """The type of a random number: its counter, seed and stream have it too."""
+    return types.uint64 if all(kind == types.uint64 for kind in kinds) else None
+
+
+@emitted(_drawn_type, 3)
+def philox(e, *values, first: int):
     """Two neighbouring words of Philox as 64 bits."""
-
-    def rule(*kinds):
-        def emit(e, *values):
-            return _halves(e, philox_words(e, *values)[first : first + 2])[0]
-
-        return (types.uint64, emit) if all(kind == types.uint64 for kind in kinds) else None
-
-    return intrinsic(3)(rule)
+    return _halves(e, philox_words(e, *values)[first : first + 2])[0]
 
 
-def shared_philox(name: str):
+@emitted(_drawn_type)
+def shared_philox(e, position, seed, stream, *, name: str):
     """The random number at one position of the stream that counters 0, 1, … give."""
-
-    def rule(*kinds):
-        if not all(kind == types.uint64 for kind in kinds):
-            return None
-        return types.uint64, lambda e, position, seed, stream: _alone(e, name, position, seed, stream)
-
-    return intrinsic(3)(rule)
+    return _alone(e, name, position, seed, stream)
 
 
 def _alone(e: Emitter, name: str, position: ir.Value, seed: ir.Value, stream: ir.Value) -> ir.Value:

@@ -41,34 +41,19 @@ def _own_elements(e: Emitter, along: bool) -> list[tuple[ir.Value, ir.Value]]:
     return [(lane, b.add(step, I32(k * (THREADS // EDGE)))) for k in range(EACH)]
 
 
-def k_slice_coordinates(along: bool) -> Callable:
+@emitted(types.UniTuple(types.UniTuple(types.int64, EACH), 2))
+def k_slice_coordinates(e, *, along: bool):
     """`places()`: (lanes, steps) of the elements of a K-slice that this thread loads."""
-    kind = types.UniTuple(types.int64, EACH)
-    result = types.Tuple.from_types((kind, kind))
-
-    @emitted(result)
-    def emit(e):
-        pairs = _own_elements(e, along)
-        sides = [e.pack(kind, [e.builder.zext(pair[side], I64) for pair in pairs]) for side in range(2)]
-        return e.pack(result, sides)
-
-    return emit
+    pairs = _own_elements(e, along)
+    return [[e.builder.zext(pair[side], I64) for pair in pairs] for side in range(2)]
 
 
-def output_coordinates(part: int) -> Callable:
+@emitted(types.UniTuple(types.UniTuple(types.int64, OWN), 2))
+def output_coordinates(e, *, part: int):
     """`places()`: (rows, columns) of the elements of the output tile that this thread sums, in one of its columns."""
-    kind = types.UniTuple(types.int64, OWN)
-    result = types.Tuple.from_types((kind, kind))
-
-    @emitted(result)
-    def emit(e):
-        b = e.builder
-        row, column = _digits(e, TEAM)
-        rows = [b.zext(b.add(b.mul(row, I32(OWN)), I32(k)), I64) for k in range(OWN)]
-        columns = [b.zext(b.add(column, I32(part * TEAM)), I64)] * OWN
-        return e.pack(result, [e.pack(kind, rows), e.pack(kind, columns)])
-
-    return emit
+    b, (row, column) = e.builder, _digits(e, TEAM)
+    rows = [b.zext(b.add(b.mul(row, I32(OWN)), I32(k)), I64) for k in range(OWN)]
+    return [rows, [b.zext(b.add(column, I32(part * TEAM)), I64)] * OWN]
 
 
 @emitted(types.void)

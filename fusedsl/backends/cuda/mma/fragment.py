@@ -14,7 +14,6 @@ from ..compiler.numba_backend import (
     Emitter,
     ScalarFunction,
     emitted,
-    intrinsic,
     ir,
     numba_type,
     types,
@@ -135,30 +134,21 @@ class Fragment(FragmentLayout):
 
         return mapped(signature, count, values_of, step)
 
-    def fold(self, rule_of: ReduceOp, ordered: bool = False) -> Callable:
+    @emitted(lambda rule_of: row_states(rule_of), lambda rule_of: len(rule_of.state))
+    def fold(self, e, *values, kinds, rule_of: ReduceOp, ordered: bool = False):
         """`fold(lifted…)`: the reduction of this thread's elements of each row; `ordered`: identities are the last."""
+        lists = [self._elements(e, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
+        states = []
+        for row in range(ROWS):
+            own = [k for k in range(self.count) if k // 2 % 2 == row]
+            chain = chained_in_order if ordered and rule_of.follow else chained
+            states.append(chain(e, rule_of, [[elements[k] for elements in lists] for k in own]))
+        return packed_states(e, rule_of, states)
 
-        def rule(*kinds):
-            result = row_states(rule_of)
-
-            def emit(e, *values):
-                lists = [self._elements(e, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
-                states = []
-                for row in range(ROWS):
-                    own = [k for k in range(self.count) if k // 2 % 2 == row]
-                    chain = chained_in_order if ordered and rule_of.follow else chained
-                    states.append(chain(e, rule_of, [[elements[k] for elements in lists] for k in own]))
-                return packed_states(e, rule_of, states)
-
-            return result, emit
-
-        return intrinsic(len(rule_of.state))(rule)
-
-    def zeros(self, name: str = "float32") -> Callable:
+    @emitted(lambda self, name: types.UniTuple(numba_type(name), self.count))
+    def zeros(self, e, *, name: str = "float32"):
         """`zeros()`: accumulators of 0."""
-        result = types.UniTuple(numba_type(name), self.count)
-        zero = ir.Constant(element_type(dtype(name)), 0.0 if dtype(name).kind == "f" else 0)
-        return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [zero] * self.count)))
+        return [ir.Constant(element_type(dtype(name)), 0.0 if dtype(name).kind == "f" else 0)] * self.count
 
     @emitted(lambda self: types.UniTuple(types.uint32, self.count // 2))
     def pack(self, e, values, *, kinds, name: str):

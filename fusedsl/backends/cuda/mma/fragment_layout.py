@@ -85,8 +85,7 @@ def row_positions(e, start, *, kinds, name: str):
     return [e.cast(x, types.int32, kind) for x in rows]
 
 
-@intrinsic(0)
-def first_column():
+@emitted(types.int64)
+def first_column(e):
     """A thread's first column."""
-    column = lambda e: e.builder.shl(e.builder.and_(e.special_register("tid.x"), I32(3)), I32(1))  # noqa: E731
-    return types.int64, lambda e: e.builder.zext(column(e), I64)
+    return e.builder.zext(e.builder.shl(e.builder.and_(e.special_register("tid.x"), I32(3)), I32(1)), I64)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from ..compiler.numba_backend import F32, emitted, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import F32, emitted, ir, numba_type, types
 from ..tile.reduce import ReduceOp
 from ..tile.shuffle import shuffle
 from .fragment import any_of
@@ -12,16 +10,12 @@ from .fragment_layout import ROWS
 from .row_states import packed_states, row_states
 
 
-@intrinsic(1)
-def any_not_one(values):
+@emitted(types.boolean)
+def any_not_one(e, given, *, kinds):
     """True if a row value of a lane of the warp is not 1."""
-
-    def emit(e, given):
-        b, one = e.builder, ir.Constant(F32, 1.0)
-        flags = [b.fcmp_unordered("une", e.cast(v, values.dtype, types.float32), one) for v in e.unpack(given, ROWS)]
-        return any_of(e, b.or_(*flags))
-
-    return types.boolean, emit
+    b, one = e.builder, ir.Constant(F32, 1.0)
+    flags = [b.fcmp_unordered("une", e.cast(v, kinds[0].dtype, types.float32), one) for v in e.unpack(given, ROWS)]
+    return any_of(e, b.or_(*flags))
 
 
 @emitted(lambda rule_of: row_states(rule_of), lambda rule_of: len(rule_of.state))
@@ -38,11 +32,7 @@ def quad_all_reduce(e, *values, rule_of: ReduceOp):
     return packed_states(e, rule_of, rows)
 
 
-def splat_rows(name: str) -> Callable:
+@emitted(lambda name: types.UniTuple(numba_type(name), ROWS))
+def splat_rows(e, value, *, kinds, name: str):
     """`splat_rows(value)`: a scalar as the value of both rows of a thread."""
-    result = types.UniTuple(numba_type(name), ROWS)
-
-    def rule(kind):
-        return result, lambda e, value: e.pack(result, [e.cast(value, kind, result.dtype)] * ROWS)
-
-    return intrinsic(1)(rule)
+    return [e.cast(value, kinds[0], numba_type(name))] * ROWS

@@ -4,58 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..compiler.numba_backend import I32, VOID, Emitter, intrinsic, ir, types
+from ..compiler.numba_backend import I32, VOID, Emitter, emitted, ir, types
 from ..tile.thread_index import special_register
 
 grid_dim = special_register("nctaid.x")  # blocks of the grid
 
 
-@intrinsic(2)
-def grid_barrier(semaphores, count):
+@emitted(types.void)
+def grid_barrier(e, semaphores, count):
     """`grid_barrier(semaphores, count)`: wait until all `count` blocks are here and what each wrote can be read by all.
 
     All blocks must be resident. There are two counters, 0 before the launch; `grid_barrier_exit` has to follow.
     """
-
-    def emit(e, at, number):
-        _by_the_first(
-            e,
-            at,
-            number,
-            True,
-            [
-                "fence.acq_rel.gpu;",
-                "red.relaxed.gpu.global.add.u32 [$0], 1;",
-                "WAIT_${:uid}:",
-                "ld.relaxed.gpu.global.u32 seen, [$0];",
-                "setp.lt.u32 wrong, seen, $1;",
-                "@wrong bra WAIT_${:uid};",
-                "fence.acq_rel.gpu;",
-            ],
-        )
-
-    return types.void, emit
+    _by_the_first(
+        e,
+        semaphores,
+        count,
+        True,
+        [
+            "fence.acq_rel.gpu;",
+            "red.relaxed.gpu.global.add.u32 [$0], 1;",
+            "WAIT_${:uid}:",
+            "ld.relaxed.gpu.global.u32 seen, [$0];",
+            "setp.lt.u32 wrong, seen, $1;",
+            "@wrong bra WAIT_${:uid};",
+            "fence.acq_rel.gpu;",
+        ],
+    )
 
 
-@intrinsic(2)
-def grid_barrier_exit(semaphores, count):
+@emitted(types.void)
+def grid_barrier_exit(e, semaphores, count):
     """`grid_barrier_exit(semaphores, count)`: the last block to call it resets both counters to 0."""
-
-    def emit(e, at, number):
-        _by_the_first(
-            e,
-            at,
-            number,
-            False,
-            [
-                "sub.u32 limit, $1, 1;",
-                "atom.relaxed.gpu.global.inc.u32 seen, [$0+4], limit;",
-                "setp.ne.u32 wrong, seen, limit;",
-                "@!wrong st.global.u32 [$0], 0;",
-            ],
-        )
-
-    return types.void, emit
+    _by_the_first(
+        e,
+        semaphores,
+        count,
+        False,
+        [
+            "sub.u32 limit, $1, 1;",
+            "atom.relaxed.gpu.global.inc.u32 seen, [$0+4], limit;",
+            "setp.ne.u32 wrong, seen, limit;",
+            "@!wrong st.global.u32 [$0], 0;",
+        ],
+    )
 
 
 def _by_the_first(e: Emitter, at: ir.Value, number: ir.Value, together: bool, lines: Sequence[str]) -> None:

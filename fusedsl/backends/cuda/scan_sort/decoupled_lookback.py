@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ..compiler.numba_backend import GLOBAL, I1, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
+from ..compiler.numba_backend import GLOBAL, I1, I32, I64, VOID, Emitter, emitted, ir, types
 from ..tile.loops import looped, repeated, when
 from ..tile.reduce import ReduceOp, State
 from ..tile.shuffle import WARP, shuffle
@@ -145,56 +145,48 @@ def _shuffle_from(e: Emitter, value: ir.Value, lane: ir.Value) -> ir.Value:
     return b.bitcast(b.or_(b.zext(moved[0], I64), b.shl(b.zext(moved[1], I64), I64(32))), kind)
 
 
-@intrinsic(1)
-def take_tile(semaphores):
+@emitted(types.int32)
+def take_tile(e, semaphores):
     """`take_tile(semaphores)`: the number of the block's tile; blocks take them in order."""
-
-    def emit(e, address):
-        b = e.builder
-        cell = e.shared_array(I32, 1)
-        with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
-            counter = b.inttoptr(address, I32.as_pointer(GLOBAL))
-            b.store(b.atomic_rmw("add", counter, I32(1), "monotonic"), cell)
-        e.barrier()
-        return b.load(cell)
-
-    return types.int32, emit
+    b = e.builder
+    cell = e.shared_array(I32, 1)
+    with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
+        counter = b.inttoptr(semaphores, I32.as_pointer(GLOBAL))
+        b.store(b.atomic_rmw("add", counter, I32(1), "monotonic"), cell)
+    e.barrier()
+    return b.load(cell)
 
 
-@intrinsic(2)
-def tile_row(number, tiles):
+@emitted(types.int32)
+def tile_row(e, number, tiles):
     """`tile_row(number, tiles)`: the row of a tile, of so many in a row."""
-    return types.int32, lambda e, a, n: e.builder.udiv(a, n)
+    return e.builder.udiv(number, tiles)
 
 
-@intrinsic(3)
-def reset_lookback(semaphores, tiles, size):
+@emitted(types.void)
+def reset_lookback(e, semaphores, tiles, size):
     """`reset_lookback(semaphores, tiles, size)`: the first warp of the last block to call it clears `size` bytes.
 
     A block calls it before it stores its results: the fence would wait for them, and the next block for the fence.
     """
+    b, thread = e.builder, e.special_register("tid.x")
 
-    def emit(e, address, count, size):
-        b, thread = e.builder, e.special_register("tid.x")
+    def arrive() -> list[ir.Value]:
+        e.asm(VOID, FENCE, "~{memory}", [], effect=True)
+        counter = b.inttoptr(b.add(semaphores, I64(4)), I32.as_pointer(GLOBAL))
+        before = b.atomic_rmw("add", counter, I32(1), "monotonic")
+        e.asm(VOID, FENCE, "~{memory}", [], effect=True)
+        return [before]
 
-        def arrive() -> list[ir.Value]:
-            e.asm(VOID, FENCE, "~{memory}", [], effect=True)
-            counter = b.inttoptr(b.add(address, I64(4)), I32.as_pointer(GLOBAL))
-            before = b.atomic_rmw("add", counter, I32(1), "monotonic")
-            e.asm(VOID, FENCE, "~{memory}", [], effect=True)
-            return [before]
-
-        with b.if_then(b.icmp_unsigned("<", thread, I32(WARP))):
-            (before,) = when(e, b.icmp_unsigned("==", thread, I32(0)), [I32(0)], arrive)
-            before = shuffle(e, "idx", before, 0, WARP)
-            e.call(VOID, "llvm.nvvm.bar.warp.sync", [I32(-1)])  # what the first lane's fence orders, it does for all
-            with b.if_then(b.icmp_unsigned("==", before, b.sub(count, I32(1)))):
-                more = lambda n: b.icmp_signed("<", n, size)  # noqa: E731
-                first = b.mul(b.zext(thread, I64), I64(8))
-                with repeated(e, first, more, lambda n: b.add(n, I64(8 * WARP))) as at:
-                    b.store(I64(0), b.inttoptr(b.add(address, at), I64.as_pointer(GLOBAL)))
-
-    return types.void, emit
+    with b.if_then(b.icmp_unsigned("<", thread, I32(WARP))):
+        (before,) = when(e, b.icmp_unsigned("==", thread, I32(0)), [I32(0)], arrive)
+        before = shuffle(e, "idx", before, 0, WARP)
+        e.call(VOID, "llvm.nvvm.bar.warp.sync", [I32(-1)])  # what the first lane's fence orders, it does for all
+        with b.if_then(b.icmp_unsigned("==", before, b.sub(tiles, I32(1)))):
+            more = lambda n: b.icmp_signed("<", n, size)  # noqa: E731
+            first = b.mul(b.zext(thread, I64), I64(8))
+            with repeated(e, first, more, lambda n: b.add(n, I64(8 * WARP))) as at:
+                b.store(I64(0), b.inttoptr(b.add(semaphores, at), I64.as_pointer(GLOBAL)))
 
 
 def scan_with_lookback(

@@ -9,27 +9,23 @@ from ..tile.shuffle import WARP, shuffle
 from .sort_keys import Entry, KeyCodec, in_order, sort_in_registers
 
 
-def make_entries(order_of: KeyCodec) -> Callable:
+@emitted(lambda order_of: order_of.tuple_of(order_of.tile.count))
+def make_entries(e, held, first, last, *, kinds, order_of: KeyCodec):
     """`make_entries(values, start, limit)`: the entries of a thread's tile."""
     tile, kind = order_of.tile, numba_type(order_of.kind.name)
-
-    @emitted(order_of.tuple_of(tile.count))
-    def emit(e, held, first, last, *, kinds):
-        if isinstance(kinds[0], types.BaseTuple):
-            elements = [e.cast(v, kinds[0].dtype, kind) for v in e.unpack(held, tile.count)]
-        else:
-            elements = [e.cast(held, kinds[0], kind)] * tile.count
-        rooms, entries = tile.valid_of(e, kinds[1], first, last), []
-        begin = first if first.type == I64 else e.builder.sext(first, I64)
-        for number, value in enumerate(elements):
-            vector, within = divmod(number, tile.width)
-            room = rooms[vector]
-            in_bounds = room.has(e.builder, within) if room is not None else None
-            column = e.builder.add(begin, I64(vector * tile.step + within))
-            entries.append(order_of.entry(e, value, column, in_bounds))
-        return order_of.packed(e, entries)
-
-    return emit
+    if isinstance(kinds[0], types.BaseTuple):
+        elements = [e.cast(v, kinds[0].dtype, kind) for v in e.unpack(held, tile.count)]
+    else:
+        elements = [e.cast(held, kinds[0], kind)] * tile.count
+    rooms, entries = tile.valid_of(e, kinds[1], first, last), []
+    begin = first if first.type == I64 else e.builder.sext(first, I64)
+    for number, value in enumerate(elements):
+        vector, within = divmod(number, tile.width)
+        room = rooms[vector]
+        in_bounds = room.has(e.builder, within) if room is not None else None
+        column = e.builder.add(begin, I64(vector * tile.step + within))
+        entries.append(order_of.entry(e, value, column, in_bounds))
+    return order_of.packed(e, entries)
 
 
 def values_of(order_of: KeyCodec, count: int) -> Callable:
@@ -186,10 +182,7 @@ def load_entries(order_of: KeyCodec, each: int, space: int = SHARED) -> Callable
     return emit
 
 
-def load_entry(order_of: KeyCodec, place: int, space: int = SHARED) -> Callable:
+@emitted(lambda order_of: order_of.tuple_of(1))
+def load_entry(e, room, *, order_of: KeyCodec, place: int, space: int = SHARED):
     """`load_entry(room)`: the entry in one slot."""
-
-    def rule(_):
-        return order_of.tuple_of(1), lambda e, room: order_of.packed(e, [order_of.get(e, room, I32(place), space)])
-
-    return intrinsic(1)(rule)
+    return order_of.packed(e, [order_of.get(e, room, I32(place), space)])

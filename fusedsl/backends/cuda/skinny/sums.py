@@ -43,18 +43,12 @@ class SkinnySums(SkinnyLayout):
             total = [b.fadd(x, y) for x, y in zip(total, records)]
         return total
 
-    def chunk_coordinates(self) -> Callable:
+    @emitted(types.UniTuple(types.UniTuple(types.int64, PART), 2))
+    def chunk_coordinates(self, e, part):
         """`chunk_coordinates(chunk)`: (narrow rows, streamed rows) of these accumulators."""
-        kind = types.UniTuple(types.int64, PART)
-        result = types.Tuple.from_types((kind, kind))
-
-        @emitted(result)
-        def emit(e, part):
-            b, (narrow, row) = e.builder, self._result(e, part)
-            rows = [b.zext(b.add(row, I32(k)), I64) for k in range(PART)]
-            return e.pack(result, [e.pack(kind, [b.zext(narrow, I64)] * PART), e.pack(kind, rows)])
-
-        return emit
+        b, (narrow, row) = e.builder, self._result(e, part)
+        rows = [b.zext(b.add(row, I32(k)), I64) for k in range(PART)]
+        return [[b.zext(narrow, I64)] * PART, rows]
 
     def _result(self, e: Emitter, part: ir.Value) -> tuple[ir.Value, ir.Value]:
         """(narrow row, first streamed row) of a part of the block's results."""

@@ -5,8 +5,6 @@ Of a matrix's threads, thread (r, c) accumulators rows 4 r … 4 r + 3 of column
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, numba_type, types
 from ..matmul.intrinsics import fused_multiply_add
@@ -18,19 +16,12 @@ from .layout import OWN, SmallLayout
 class SmallTile(SmallLayout):
     """The intrinsics of a small layout."""
 
-    def factor_places(self, kind: str, along: bool) -> Callable:
+    @emitted(lambda self, kind: types.UniTuple(types.UniTuple(types.int64, self.elements(kind)), 2))
+    def factor_places(self, e, *, kind: str, along: bool):
         """`places()`: (rows or columns, steps) of the elements of a factor that this thread loads, in vectors of OWN
         that lie `along` the steps, or across."""
-        count = self.elements(kind)
-        indices = types.UniTuple(types.int64, count)
-        result = types.Tuple.from_types((indices, indices))
-
-        @emitted(result)
-        def emit(e):
-            b, places = e.builder, [self._element(e, kind, along, k) for k in range(count)]
-            return e.pack(result, [e.pack(indices, [b.zext(p[side], I64) for p in places]) for side in (0, 1)])
-
-        return emit
+        positions = [self._element(e, kind, along, k) for k in range(self.elements(kind))]
+        return [[e.builder.zext(position[side], I64) for position in positions] for side in (0, 1)]
 
     @emitted(types.void)
     def store_factor(self, e, at, tile, *, kind: str, name: str, along: bool):
@@ -74,21 +65,12 @@ class SmallTile(SmallLayout):
             ]
         return accumulators
 
-    def sum_places(self, part: int) -> Callable:
+    @emitted(types.UniTuple(types.UniTuple(types.int64, OWN), 2))
+    def sum_places(self, e, *, part: int):
         """`places()`: (rows, columns) of the elements that this thread sums, in one of its rows."""
-        indices = types.UniTuple(types.int64, OWN)
-        result = types.Tuple.from_types((indices, indices))
-
-        @emitted(result)
-        def emit(e):
-            b, (row, column) = e.builder, self._sums(e)
-            rows = [b.zext(b.add(row, I32(part)), I64)] * OWN
-            return e.pack(
-                result,
-                [e.pack(indices, rows), e.pack(indices, [b.zext(b.add(column, I32(k)), I64) for k in range(OWN)])],
-            )
-
-        return emit
+        b, (row, column) = e.builder, self._sums(e)
+        rows = [b.zext(b.add(row, I32(part)), I64)] * OWN
+        return [rows, [b.zext(b.add(column, I32(k)), I64) for k in range(OWN)]]
 
     def _sums(self, e: Emitter) -> tuple[ir.Value, ir.Value]:
         """The first row and column that a thread sums."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import dtype
-from ..compiler.numba_backend import I8, I32, I64, SHARED, VOID, Emitter, emitted, intrinsic, ir, types
+from ..compiler.numba_backend import I8, I32, I64, SHARED, VOID, Emitter, emitted, ir, types
 from .element_registers import stored_type
 from .memory import ld_shared
 from .tile import Tile
@@ -22,15 +21,11 @@ def dynamic_shared(e: Emitter) -> ir.Value:
     return e.builder.gep(array, [I32(0), I32(0)])
 
 
-@intrinsic(0)
-def dynamic_smem_base():
+@emitted(types.int32)
+def dynamic_smem_base(e):
     """The address of dynamic shared memory as an int32 in a register (the compiler would recompute it at each use)."""
-
-    def emit(e):
-        base = e.builder.ptrtoint(dynamic_shared(e), I32)
-        return e.asm(I32, "mov.b32 $0, $1;", "=r,r", [base], effect=True)
-
-    return types.int32, emit
+    base = e.builder.ptrtoint(dynamic_shared(e), I32)
+    return e.asm(I32, "mov.b32 $0, $1;", "=r,r", [base], effect=True)
 
 
 @dataclass(frozen=True)
@@ -78,29 +73,19 @@ class CpAsyncRing:
             constraints = "r,l,r,~{memory}" if room is not None else "r,l,~{memory}"
             e.asm(VOID, text, constraints, values, effect=True)
 
-    def load(self) -> Callable:
+    @emitted(lambda self: stored_type(dtype(self.name), self.tile.count, self.tile.width))
+    def load(self, e, row):
         """`load(row)`: the tile from shared memory, as `Tile.load` holds it."""
-        kind = dtype(self.name)
-        result = stored_type(kind, self.tile.count, self.tile.width)
-
-        @emitted(result)
-        def emit(e, where):
-            own, elements = e.builder.zext(self._own(e, where), I64), []
-            for k in range(self.tile.vectors):
-                elements += ld_shared(e, kind, self.tile.width, e.builder.add(own, I64(self._offset(k))))
-            return e.pack(result, elements)
-
-        return emit
+        own, elements = e.builder.zext(self._own(e, row), I64), list[ir.Value]()
+        for k in range(self.tile.vectors):
+            elements += ld_shared(e, dtype(self.name), self.tile.width, e.builder.add(own, I64(self._offset(k))))
+        return elements
 
 
-@intrinsic(0)
-def commit_group():
+@emitted(types.void)
+def commit_group(e):
     """cp.async.commit_group: the copies since the last one are a group."""
-
-    def emit(e):
-        e.asm(VOID, "cp.async.commit_group;", "~{memory}", [], effect=True)
-
-    return types.void, emit
+    e.asm(VOID, "cp.async.commit_group;", "~{memory}", [], effect=True)
 
 
 @emitted(types.void)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ....ir.types import DType, dtype
-from ..compiler.numba_backend import I8, I32, Emitter, emitted, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import I8, I32, Emitter, emitted, ir, numba_type, types
 from ..math import convert
 from .element_registers import is_packed
 from .memory import load_predicated, load_vector, store_vector
@@ -56,28 +54,24 @@ def unpaired(e: Emitter, kind: DType, elements: list[ir.Value], width: int) -> l
 @emitted(lambda name: numba_type(dtype(name).compute.name))
 def load_value(e, at, *, name: str):
     """`load(address)`: one element, widened."""
-    kind = dtype(name)
-    bits = load_vector(e, kind, 1, at, None)[0]
+    return widened_value(e, dtype(name), load_vector(e, dtype(name), 1, at, None)[0])
+
+
+def _fetched_type(name: str, kinds) -> types.Type | None:
+    return numba_type(dtype(name).compute.name) if kinds == (types.int64, types.boolean) else None
+
+
+@emitted(_fetched_type)
+def fetch(e, address, wanted, *, name: str):
+    """`fetch(address, wanted)`: one element of an array that is only read, widened; 0 where it is not wanted."""
+    return widened_value(e, dtype(name), load_predicated(e, dtype(name), address, wanted))
+
+
+def widened_value(e: Emitter, kind: DType, bits: ir.Value) -> ir.Value:
+    """An element as bodies compute with it."""
     if kind.kind == "b":
         return e.builder.icmp_unsigned("!=", bits, I8(0))
     return bits if kind is kind.compute else convert.widen(e, bits, kind.name)
-
-
-def fetch(name: str) -> Callable:
-    """`fetch(address, wanted)`: one element of an array that is only read, widened; 0 where it is not wanted."""
-    kind = dtype(name)
-    result = numba_type(kind.compute.name)
-
-    def rule(address, wanted):
-        def emit(e, at, when):
-            bits = load_predicated(e, kind, at, when)
-            if kind.kind == "b":
-                return e.builder.icmp_unsigned("!=", bits, I8(0))
-            return bits if kind is kind.compute else convert.widen(e, bits, kind.name)
-
-        return (result, emit) if address == types.int64 and wanted == types.boolean else None
-
-    return intrinsic(2)(rule)
 
 
 @emitted(types.void)
@@ -89,8 +83,7 @@ def store_value(e, at, element, when, *, kinds, name: str):
         store_vector(e, kind, 1, at, stored, None)
 
 
-@intrinsic(2)
-def concat_tiles(first, second):
+@emitted(lambda kinds: types.UniTuple(kinds[0].dtype, len(kinds[0]) + len(kinds[1])))
+def concat_tiles(e, a, b, *, kinds):
     """The elements of two tiles of one type, as one tile."""
-    result = types.UniTuple(first.dtype, len(first) + len(second))
-    return result, lambda e, a, b: e.pack(result, e.unpack(a, len(first)) + e.unpack(b, len(second)))
+    return e.unpack(a, len(kinds[0])) + e.unpack(b, len(kinds[1]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..compiler.numba_backend import F32, F64, I1, I8, I16, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
+from ..compiler.numba_backend import F32, F64, I1, I8, I16, I32, I64, VOID, Emitter, emitted, ir, types
 from .reduce import ReduceOp, state_of
 
 ALIGNMENT = 8  # bytes, of each part of a state
@@ -66,42 +66,36 @@ def load_partial(e, at, *, rule_of: ReduceOp, begin: int):
     return e.pack(rule_of.merge.result, parts)
 
 
-@intrinsic(3)
-def is_last_block(semaphores, index, parts):
+@emitted(types.boolean)
+def is_last_block(e, semaphores, index, parts):
     """True in the last of `parts` blocks to arrive at counter `index`; it sees what all others have written.
 
     The counter wraps: it is 0 again after the last. All threads of a block call this together.
     """
-
-    def emit(e, base, place, count):
-        b = e.builder
-        e.barrier()  # the block has written
-        before = b.block
-        with b.if_then(_is_first(e)):
-            limit = b.trunc(b.sub(_wide(e, count), I64(1)), I32)
-            semaphore = _count(e, _counter(e, base, place), "inc", limit)
-            _fence(e)
-            last, counted = b.zext(b.icmp_unsigned("==", semaphore, limit), I32), b.block
-        (won,) = e.phi(([I32(0)], before), ([last], counted))
-        return b.icmp_unsigned("!=", e.call(I32, "llvm.nvvm.barrier0.or", [won]), I32(0))
-
-    return types.boolean, emit
+    b = e.builder
+    e.barrier()  # the block has written
+    before = b.block
+    with b.if_then(_is_first(e)):
+        limit = b.trunc(b.sub(_wide(e, parts), I64(1)), I32)
+        semaphore = _count(e, _counter(e, semaphores, index), "inc", limit)
+        _fence(e)
+        last, counted = b.zext(b.icmp_unsigned("==", semaphore, limit), I32), b.block
+    (won,) = e.phi(([I32(0)], before), ([last], counted))
+    return b.icmp_unsigned("!=", e.call(I32, "llvm.nvvm.barrier0.or", [won]), I32(0))
 
 
-@intrinsic(3)
-def grid_barrier_wait(semaphores, index, goal):
+@emitted(types.void)
+def grid_barrier_wait(e, semaphores, index, goal):
     """Arrive at counter `index` and wait until it has reached `goal`: what others wrote before is visible.
 
     All blocks that are waited for have to be resident. All threads of a block call this together.
     """
-
-    def emit(e, base, place, count):
-        b = e.builder
-        e.barrier()  # the block has written
-        with b.if_then(_is_first(e)):
-            address = _counter(e, base, place)
-            _count(e, address, "add", I32(1))
-            text = f"""{{
+    b = e.builder
+    e.barrier()  # the block has written
+    with b.if_then(_is_first(e)):
+        address = _counter(e, semaphores, index)
+        _count(e, address, "add", I32(1))
+        text = f"""{{
 .reg .pred early;
 .reg .b32 seen;
 {WAIT}:
@@ -109,27 +103,21 @@ ld.acquire.gpu.global.u32 seen, [$0];
 setp.lt.u32 early, seen, $1;
 @early bra {WAIT};
 }}"""
-            e.asm(VOID, text, "l,r,~{memory}", [address, b.trunc(_wide(e, count), I32)], effect=True)
-            _fence(e)
-        e.barrier()
-
-    return types.void, emit
+        e.asm(VOID, text, "l,r,~{memory}", [address, b.trunc(_wide(e, goal), I32)], effect=True)
+        _fence(e)
+    e.barrier()
 
 
-@intrinsic(3)
-def grid_barrier_reset(semaphores, index, parts):
+@emitted(types.void)
+def grid_barrier_reset(e, semaphores, index, parts):
     """Reset the grid barrier: the last of `parts` blocks clears the arrival counter at `index` and the exit counter."""
-
-    def emit(e, base, place, count):
-        b = e.builder
-        with b.if_then(_is_first(e)):
-            address = _counter(e, base, place)
-            limit = b.trunc(b.sub(_wide(e, count), I64(1)), I32)
-            semaphore = _count(e, b.add(address, I64(4)), "inc", limit)
-            with b.if_then(b.icmp_unsigned("==", semaphore, limit)):
-                st_global(e, address, I32(0))
-
-    return types.void, emit
+    b = e.builder
+    with b.if_then(_is_first(e)):
+        address = _counter(e, semaphores, index)
+        limit = b.trunc(b.sub(_wide(e, parts), I64(1)), I32)
+        semaphore = _count(e, b.add(address, I64(4)), "inc", limit)
+        with b.if_then(b.icmp_unsigned("==", semaphore, limit)):
+            st_global(e, address, I32(0))
 
 
 def _is_first(e: Emitter) -> ir.Value:

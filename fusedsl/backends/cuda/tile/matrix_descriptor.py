@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..compiler.numba_backend import I32, I64, Emitter, intrinsic, ir, types
+from ..compiler.numba_backend import I32, I64, Emitter, emitted, intrinsic, ir, types
 
 ROW_BYTES = 128
 SWIZZLE_128B = 1 << 62
@@ -18,10 +18,10 @@ K_MAJOR_SW128 = (
 )  # swizzled K-major matrices have no leading dimension offset; 1 by custom
 
 
-@intrinsic(1)
-def k_major_descriptor(at):
+@emitted(types.int64)
+def k_major_descriptor(e, address, *, kinds):
     """The descriptor of a K-major matrix."""
-    return types.int64, lambda e, address: _descriptor(e, e.cast(address, at, types.int32), K_MAJOR_SW128)
+    return _descriptor(e, e.cast(address, kinds[0], types.int32), K_MAJOR_SW128)
 
 
 def mn_major_descriptor(lines: int) -> Callable:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
-from ..compiler.numba_backend import F32, I32, Emitter, ScalarFunction, emitted, intrinsic, ir, types
+from ..compiler.numba_backend import F32, I32, Emitter, ScalarFunction, emitted, ir, types
 from ..math.convert import widen
 from .element import unpaired
 from .scalar_functions import elements_of, scalar_function, scalar_types
@@ -135,13 +135,10 @@ def column_of(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: t
     return elements_of(e, value, kind, want, tile.count)
 
 
-def identity_state(rule_of: ReduceOp) -> Callable:
+@emitted(lambda rule_of: rule_of.merge.result)
+def identity_state(e, *, rule_of: ReduceOp):
     """`empty()`: the state of no elements."""
-
-    def rule():
-        return rule_of.merge.result, lambda e: e.pack(rule_of.merge.result, rule_of.empty.emit(e, []))
-
-    return intrinsic(0)(rule)
+    return rule_of.empty.emit(e, [])
 
 
 @emitted(lambda rule_of: rule_of.merge.result)

@@ -86,31 +86,28 @@ def param_address(e, *, number: int):
     return e.asm(I64, text, "=l", [], effect=True)
 
 
-def dynamic_smem(alignment: int) -> Callable:
+@emitted(i32)
+def dynamic_smem(e, *, alignment: int):
     """`dynamic_smem()`: the aligned address of dynamic shared memory; the kernel has no static shared memory."""
-    return intrinsic(0)(lambda: (i32, lambda e: e.dynamic_shared(alignment)))
+    return e.dynamic_shared(alignment)
 
 
 st_shared = statement("st.shared.b32 [$0], $1;", i32, i32)  # 32 bits
 or_shared = statement("red.shared.or.b32 [$0], $1;", i32, i32)  # more bits of them, whoever else sets some
 
 
-@intrinsic(1)
-def ld_shared(at):
+@emitted(i32)
+def ld_shared(e, place, *, kinds):
     """Load 32 bits from shared memory."""
-    return i32, lambda e, place: e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r", [e.cast(place, at, i32)], effect=True)
+    return e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r", [e.cast(place, kinds[0], i32)], effect=True)
 
 
-@intrinsic(1)
-def warp_uniform(number):
+@emitted(i32)
+def warp_uniform(e, value, *, kinds):
     """A value that is equal in all lanes of the warp, marked as uniform for ptxas: dependent values, such as matrix
     descriptors, go to uniform registers."""
-
-    def emit(e, value):
-        text = "redux.sync.or.b32 $0, $1, 0xffffffff;"
-        return e.asm(I32, text, "=r,r", [e.cast(value, number, i32)], effect=True)
-
-    return i32, emit
+    text = "redux.sync.or.b32 $0, $1, 0xffffffff;"
+    return e.asm(I32, text, "=r,r", [e.cast(value, kinds[0], i32)], effect=True)
 
 
 def bits_of(e: Emitter, flag: ir.Value) -> ir.Value:
@@ -119,27 +116,23 @@ def bits_of(e: Emitter, flag: ir.Value) -> ir.Value:
     return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True)
 
 
-@intrinsic(1)
-def ballot(flag):
+@emitted(i32)
+def ballot(e, flag):
     """A bit for each lane of the warp."""
-    return i32, bits_of
+    return bits_of(e, flag)
 
 
-@intrinsic(1)
-def find_leading_one(word):
+@emitted(i32)
+def find_leading_one(e, value, *, kinds):
     """The index of the highest bit set in a word."""
-
-    def emit(e, value):
-        b = e.builder
-        return b.sub(I32(31), e.call(I32, "llvm.ctlz.i32", [e.cast(value, word, i32), ir.Constant(ir.IntType(1), 0)]))
-
-    return i32, emit
+    b = e.builder
+    return b.sub(I32(31), e.call(I32, "llvm.ctlz.i32", [e.cast(value, kinds[0], i32), ir.Constant(ir.IntType(1), 0)]))
 
 
-@intrinsic(1)
-def popc(word):
+@emitted(i32)
+def popc(e, value, *, kinds):
     """The number of bits set in a word."""
-    return i32, lambda e, value: e.call(I32, "llvm.ctpop.i32", [e.cast(value, word, i32)])
+    return e.call(I32, "llvm.ctpop.i32", [e.cast(value, kinds[0], i32)])
 
 
 # -- wgmma
@@ -158,33 +151,20 @@ def tuple_asm(
     return e.unpack(results, count)
 
 
-@intrinsic(1)
-def wait_for_values(values):
+@emitted(types.void)
+def wait_for_values(e, given, *, kinds):
     """Wait until these values are computed, and do nothing: else ptxas moves the wait for wgmma before them. It does
     not know that no number is less than -inf."""
-
-    def emit(e, given):
-        elements = e.unpack(given, len(values))
-        least = elements[0]
-        for value in elements[:: max(1, len(elements) // 8)]:
-            least = e.asm(F32, "min.f32 $0, $1, $2;", "=f,f,f", [least, value])
-        text = "{ .reg .pred p; .reg .b32 m; setp.lt.f32 p, $0, 0fFF800000; selp.b32 m, 1, -1, p; bar.warp.sync m; }"
-        e.asm(VOID, text, "f,~{memory}", [least], effect=True)
-
-    return types.void, emit
+    elements = e.unpack(given, len(kinds[0]))
+    least = elements[0]
+    for value in elements[:: max(1, len(elements) // 8)]:
+        least = e.asm(F32, "min.f32 $0, $1, $2;", "=f,f,f", [least, value])
+    text = "{ .reg .pred p; .reg .b32 m; setp.lt.f32 p, $0, 0fFF800000; selp.b32 m, 1, -1, p; bar.warp.sync m; }"
+    e.asm(VOID, text, "f,~{memory}", [least], effect=True)
 
 
-def wgmma_wait(left: int) -> Callable:
+@emitted(lambda kinds: kinds[0])
+def wgmma_wait(e, sums, *, kinds, left: int):
     """`wait(sums)`: the accumulators, after wgmma.wait_group with at most `left` groups in flight."""
-
-    def rule(kind):
-        count = len(kind)
-
-        def emit(e, sums):
-            lines = [f"wgmma.wait_group.sync.aligned {left};"]
-            constraints, values = tied_operands(count, kind.dtype), e.unpack(sums, count)
-            return e.pack(kind, tuple_asm(e, count, lines, constraints, values, kind.dtype))
-
-        return kind, emit
-
-    return intrinsic(1)(rule)
+    lines, count, kind = [f"wgmma.wait_group.sync.aligned {left};"], len(kinds[0]), kinds[0].dtype
+    return tuple_asm(e, count, lines, tied_operands(count, kind), e.unpack(sums, count), kind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..compiler.numba_backend import I32, VOID, Emitter, intrinsic, ir, types
+from ..compiler.numba_backend import I32, VOID, Emitter, emitted, ir, types
 
 
 def thread_vector_at(e: Emitter, index: ir.Value, offset: int, size: int, threads: int) -> ir.Value:
@@ -12,22 +12,18 @@ def thread_vector_at(e: Emitter, index: ir.Value, offset: int, size: int, thread
     return b.add(b.add(index, b.mul(thread, I32(size))), I32(offset))
 
 
-@intrinsic(0)
-def smem_base():
+@emitted(types.int32)
+def smem_base(e):
     """The 32-bit address of dynamic shared memory, opaque to the compiler.
 
     (From an address known to be warp-uniform, ptxas of CUDA 13 makes an invalid LDGSTS.)
     """
-
-    def emit(e):
-        b, thread = e.builder, e.special_register("tid.x")
-        text, own = "shfl.sync.idx.b32 $0, $1, $2, 31, 0xffffffff;", b.add(e.dynamic_shared(), thread)
-        return b.sub(e.asm(I32, text, "=r,r,r", [own, thread], effect=True), thread)
-
-    return types.int32, emit
+    b, thread = e.builder, e.special_register("tid.x")
+    text, own = "shfl.sync.idx.b32 $0, $1, $2, 31, 0xffffffff;", b.add(e.dynamic_shared(), thread)
+    return b.sub(e.asm(I32, text, "=r,r,r", [own, thread], effect=True), thread)
 
 
-@intrinsic(0)
-def cp_async_wait_all():
+@emitted(types.void)
+def cp_async_wait_all(e):
     """cp.async.wait_all: this thread's copies are visible to it."""
-    return types.void, lambda e: e.asm(VOID, "cp.async.wait_all;", "~{memory}", [], effect=True)
+    e.asm(VOID, "cp.async.wait_all;", "~{memory}", [], effect=True)

@@ -42,66 +42,51 @@ def reread_thread_idx():
     return types.int32, thread_here
 
 
-@intrinsic(0)
-def barrier():
+@emitted(types.void)
+def barrier(e):
     """bar.sync of the block."""
-    return types.void, lambda e: e.barrier()
+    e.barrier()
 
 
-@intrinsic(0)
-def griddepcontrol():
+@emitted(types.void)
+def griddepcontrol(e):
     """griddepcontrol.launch_dependents and .wait: programmatic dependent launch.
 
     No effect before sm_90, or in a launch without the programmatic attribute.
     """
-
-    def emit(e):
-        if e.cc >= (9, 0):
-            e.asm(VOID, "griddepcontrol.launch_dependents; griddepcontrol.wait;", "~{memory}", [], effect=True)
-
-    return types.void, emit
+    if e.cc >= (9, 0):
+        e.asm(VOID, "griddepcontrol.launch_dependents; griddepcontrol.wait;", "~{memory}", [], effect=True)
 
 
-@intrinsic(0)
-def cluster_wait():
+@emitted(types.void)
+def cluster_wait(e):
     """barrier.cluster.wait: all blocks of the cluster run, so that their shared memory may be written."""
-    return types.void, lambda e: e.asm(VOID, "barrier.cluster.wait.acquire.aligned;", "~{memory}", [], effect=True)
+    e.asm(VOID, "barrier.cluster.wait.acquire.aligned;", "~{memory}", [], effect=True)
 
 
-@intrinsic(2)
-def udiv(number, divisor):
+@emitted(lambda kinds: types.int64 if kinds[0] == types.int64 else types.int32, 2)
+def udiv(e, *values, kinds):
     """number // divisor for non-negative integers, by a real division: once a loop, not once an element.
 
     int64 if the number is, else int32.
     """
-    result = types.int64 if number == types.int64 else types.int32
-    kind = I64 if number == types.int64 else I32
-
-    def emit(e, *values):
-        b = e.builder
-        same = [v if v.type == kind else b.sext(v, kind) if kind == I64 else b.trunc(v, kind) for v in values]
-        return b.udiv(*same)
-
-    return result, emit
+    b, kind = e.builder, I64 if kinds[0] == types.int64 else I32
+    same = [v if v.type == kind else b.sext(v, kind) if kind == I64 else b.trunc(v, kind) for v in values]
+    return b.udiv(*same)
 
 
-@intrinsic(3)
-def divide(number, divisor, magic):
+@emitted(lambda kinds: kinds[0] if kinds[0] in (types.int32, types.int64) else None)
+def divide(e, number, divisor, magic, *, kinds):
     """number // divisor for number >= 0: umulhi(2 * number, multiplier) >> shift while number < 2**31.
 
     `magic` is that of kernel_ir/fast_division.py for the divisor. Larger numbers (int64 only) take a real division.
     """
-    if number not in (types.int32, types.int64):
-        return None
-
-    def emit(e, n, d, word):
-        b = e.builder
-        if number == types.int32:
-            return quotient(b, n, word)
-        small = b.icmp_unsigned("<", n, I64(1 << 31))
-        return e.either(small, lambda: [b.zext(quotient(b, b.trunc(n, I32), word), I64)], lambda: [b.udiv(n, d)])[0]
-
-    return number, emit
+    b = e.builder
+    if kinds[0] == types.int32:
+        return quotient(b, number, magic)
+    small = b.icmp_unsigned("<", number, I64(1 << 31))
+    short = lambda: [b.zext(quotient(b, b.trunc(number, I32), magic), I64)]  # noqa: E731
+    return e.either(small, short, lambda: [b.udiv(number, divisor)])
 
 
 def quotient(b: ir.IRBuilder, number: ir.Value, magic: ir.Value) -> ir.Value:

@@ -146,24 +146,15 @@ class Tile(VectorLayout):
 
         return wrap
 
-    def positions(self, name: str, along: bool = True) -> Callable:
+    @emitted(lambda self, name: types.UniTuple(numba_type(name), self.count))
+    def positions(self, e, start, *, kinds, name: str, along: bool = True):
         """`positions(start)`: where each element of a tile stands on an axis, as values of this type.
 
         `start` may be a tuple with the position of each vector; its elements follow `along` the axis or share it.
         """
-        kind = numba_type(name)
-        result = types.UniTuple(kind, self.count)
-
-        def rule(form):
-            whole = form.dtype if isinstance(form, types.UniTuple) else form
-
-            def emit(e, start):
-                begins = [e.cast(b, whole, kind) for b in self.starts(e, form, start)]
-                return e.pack(result, [e.builder.add(b, b.type(k * along)) for b in begins for k in range(self.width)])
-
-            return result, emit
-
-        return intrinsic(1)(rule)
+        whole = kinds[0].dtype if isinstance(kinds[0], types.UniTuple) else kinds[0]
+        begins = [e.cast(b, whole, numba_type(name)) for b in self.starts(e, kinds[0], start)]
+        return [e.builder.add(b, b.type(k * along)) for b in begins for k in range(self.width)]
 
     @emitted(lambda self, name: stored_type(dtype(name), self.count, self.width))
     def gather(self, e, addresses, wanted, *, kinds, name: str):
@@ -211,41 +202,25 @@ class Tile(VectorLayout):
 
         return e.either(whole, at_once, single)
 
-    def slice(self, first: int, vectors: int, rematerialize: bool = False) -> Callable:
+    @emitted(lambda self, vectors, kinds: types.UniTuple(kinds[0].dtype, vectors * (len(kinds[0]) // self.vectors)))
+    def slice(self, e, values, *, kinds, first: int, vectors: int, rematerialize: bool = False):
         """`part(values)`: those of some of the vectors, held as they were.
 
         If `rematerialize`, the compiler does not see that they are the same: what it computed from them, it computes
         again instead of holding it in registers.
         """
+        kind, size = kinds[0], len(kinds[0]) // self.vectors
+        elements = e.unpack(values, len(kind))[first * size : (first + vectors) * size]
+        if rematerialize and kind.dtype == types.uint32:
+            elements = [e.asm(I32, "mov.b32 $0, $1;", "=r,r", [v], effect=True) for v in elements]
+        return elements
 
-        def rule(kind):
-            size = len(kind) // self.vectors
-
-            def emit(e, values):
-                elements = e.unpack(values, len(kind))[first * size : (first + vectors) * size]
-                if rematerialize and kind.dtype == types.uint32:
-                    elements = [e.asm(I32, "mov.b32 $0, $1;", "=r,r", [v], effect=True) for v in elements]
-                return e.pack(result, elements)
-
-            result = types.UniTuple(kind.dtype, vectors * size)
-            return result, emit
-
-        return intrinsic(1)(rule)
-
-    def vectors_from(self) -> Callable:
+    @emitted(lambda self, kinds: types.UniTuple(kinds[0], self.vectors))
+    def vectors_from(self, e, first, limit):
         """`numbers(first, limit)`: the numbers of a thread's vectors, `step` apart, clamped below `limit`."""
-
-        def rule(kind, _):
-            result = types.UniTuple(kind, self.vectors)
-
-            def emit(e, first, limit):
-                b, last = e.builder, e.builder.sub(limit, limit.type(1))
-                numbers = [b.add(first, self.offset_of(e, k, first.type)) for k in range(self.vectors)]
-                return e.pack(result, [b.select(b.icmp_signed("<", n, last), n, last) for n in numbers])
-
-            return result, emit
-
-        return intrinsic(2)(rule)
+        b, last = e.builder, e.builder.sub(limit, limit.type(1))
+        numbers = [b.add(first, self.offset_of(e, k, first.type)) for k in range(self.vectors)]
+        return [b.select(b.icmp_signed("<", n, last), n, last) for n in numbers]
 
     def widened(self, e: Emitter, kind: DType, value, source: types.Type, target: types.Type) -> list[ir.Value]:
         """One value per element, as a body computes with them."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ...compiler.numba_backend import I32, I64, emitted, intrinsic, types
+from ...compiler.numba_backend import I32, I64, emitted, types
 from ...mma.smem_swizzle import CHUNKS, SwizzledTile, start_of, swizzled
 from ...tile.scalar_functions import elements_of, mapped
 from ...tile.shuffle import WARP, shuffle
@@ -37,14 +37,10 @@ class PagedLookup:
         """Decorator: a scalar function over rows and uniform values; a result is a tuple of rows."""
         return mapped(signature, self.count, partial(elements_of, count=self.count))
 
-    def words(self) -> Callable:
+    @emitted(lambda self: types.UniTuple(i32, self.count))
+    def words(self, e, flags):
         """`words(flags)`: a bit for each row, in all lanes."""
-        result = types.UniTuple(i32, self.count)
-
-        def rule(kind):
-            return result, lambda e, flags: e.pack(result, [bits_of(e, x) for x in e.unpack(flags, self.count)])
-
-        return intrinsic(1)(rule)
+        return [bits_of(e, x) for x in e.unpack(flags, self.count)]
 
     def copy(self, size: int, room: int, threads: int) -> Callable:
         """`copy(to, at)`: start to copy rows of `size` bytes from their addresses, by cp.async; zeros for rows at

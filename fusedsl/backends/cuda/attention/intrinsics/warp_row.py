@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from .....ir.types import dtype
-from ...compiler.numba_backend import I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
+from ...compiler.numba_backend import I32, I64, Emitter, emitted, ir, numba_type, types
 from ...mma.fragment_layout import ROWS
 from ...tile.element_registers import element_type, stored_type
 from ...tile.scalar_functions import elements_of, mapped
@@ -33,31 +33,20 @@ class WarpRow:
         check = "." if self.elements == WARP * self.count else "t" if self.elements % self.count else "v"
         return Tile(width=self.count, vectors=1, checks=check)
 
-    def places(self) -> Callable:
+    @emitted(lambda self: types.UniTuple(types.int64, self.count))
+    def places(self, e):
         """`places()`: the int64 indices of a lane's elements in the row."""
-        result = types.UniTuple(types.int64, self.count)
-        return intrinsic(0)(
-            lambda: (
-                result,
-                lambda e: e.pack(result, [e.builder.add(_first(e, self), I64(k)) for k in range(self.count)]),
-            )
-        )
+        return [e.builder.add(_first(e, self), I64(k)) for k in range(self.count)]
 
-    def load(self, name: str, stride_kind: str) -> Callable:
+    @emitted(lambda self, name: types.UniTuple(numba_type(dtype(name).compute.name), self.count))
+    def load(self, e, address, stride, *, name: str, stride_kind: str):
         """`load(address, stride)`: the elements of a row, widened; 0 beyond its end. `stride_kind` is "1" in
         rows that are aligned for vectors, else "s"."""
         kind = dtype(name)
         stored = stored_type(kind, self.count, self.count)
-        want = numba_type(kind.compute.name)
-        result = types.UniTuple(want, self.count)
-
-        @emitted(result)
-        def emit(e, address, stride):
-            places, room = self._addresses(e, kind, stride_kind, address, stride)
-            loaded = e.pack(stored, self.tile.load_vector(e, kind, stride_kind, places, room))
-            return e.pack(result, self.tile.widened(e, kind, loaded, stored, want))
-
-        return emit
+        places, room = self._addresses(e, kind, stride_kind, address, stride)
+        loaded = e.pack(stored, self.tile.load_vector(e, kind, stride_kind, places, room))
+        return self.tile.widened(e, kind, loaded, stored, numba_type(kind.compute.name))
 
     def store(self, name: str, stride_kind: str) -> Callable:
         """`store(address, values, stride)`: store the elements that exist to a row, as `load` reads it."""
@@ -100,14 +89,10 @@ def _first(e: Emitter, row: WarpRow) -> ir.Value:
     return b.zext(b.mul(b.and_(thread_here(e), I32(WARP - 1)), I32(row.count)), I64)
 
 
-@intrinsic(2)
-def row_of(values, number):
+@emitted(lambda kinds: kinds[0].dtype)
+def row_of(e, values, row, *, kinds):
     """The value of one of a warp's 16 rows, from row values of a fragment: uniform in the warp."""
-
-    def emit(e, values, row):
-        b, row = e.builder, e.cast(row, number, types.int32)
-        upper, lower = e.unpack(values, ROWS)
-        value = b.select(b.icmp_signed("<", row, I32(8)), upper, lower)
-        return shuffle(e, "idx", value, b.shl(b.and_(row, I32(7)), I32(2)))
-
-    return values.dtype, emit
+    b, row = e.builder, e.cast(row, kinds[1], types.int32)
+    upper, lower = e.unpack(values, ROWS)
+    value = b.select(b.icmp_signed("<", row, I32(8)), upper, lower)
+    return shuffle(e, "idx", value, b.shl(b.and_(row, I32(7)), I32(2)))

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .....ir.types import DType, dtype
-from ...compiler.numba_backend import I8, I32, I64, Emitter, intrinsic, ir, numba_type, types
-from ...math import convert
+from ...compiler.numba_backend import I32, I64, Emitter, intrinsic, ir, numba_type, types
 from ...mma.fragment_layout import ROWS
-from ...tile.element import narrowed_value, pair, stored_elements, unpaired
+from ...tile.element import narrowed_value, pair, stored_elements, unpaired, widened_value
 from ...tile.element_registers import is_packed
 from ...tile.memory import load_vector, store_vector
 from ...tile.valid_elements import ValidElements
@@ -150,9 +149,7 @@ def _address(e: Emitter, base: ir.Value, column: ir.Value, step: Typed) -> ir.Va
 def _widened(e: Emitter, kind: DType, width: int, address: ir.Value, in_bounds: ir.Value) -> list[ir.Value]:
     """Elements of an array as bodies compute with them."""
     loaded = unpaired(e, kind, load_vector(e, kind, width, address, ValidElements(in_bounds)), width)
-    if kind.kind == "b":
-        return [e.builder.icmp_unsigned("!=", x, I8(0)) for x in loaded]
-    return loaded if kind is kind.compute else [convert.widen(e, x, kind.name) for x in loaded]
+    return [widened_value(e, kind, x) for x in loaded]
 
 
 def _stored(e: Emitter, kind: DType, values: list[ir.Value]) -> list[ir.Value]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...compiler.numba_backend import I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
+from ...compiler.numba_backend import I32, I64, VOID, Emitter, emitted, ir, types
 from ...tile.sm90 import KINDS, LETTERS
 
 WARPGROUP = 128
@@ -43,31 +43,27 @@ def add_partial_sums(e, address, accumulators, *, kinds, count: int):
     return e.pack(kinds[1], added)
 
 
-@intrinsic(4)
-def is_last_warpgroup(semaphore, parts, word, barrier):
+@emitted(types.boolean)
+def is_last_warpgroup(e, semaphore, count, place, number, *, kinds):
     """Whether this warpgroup is the last of so many that arrive at a semaphore, which it then sets to 0. Before the
     arrival its threads' stores are visible to the others. `word` is the address of a word in shared memory, `barrier`
     the number of a named barrier, of this warpgroup alone."""
-
-    def emit(e, address, count, place, number):
-        b = e.builder
-        place, number, count = (
-            e.cast(v, k, types.int32) for v, k in ((place, word), (number, barrier), (count, parts))
-        )
-        sync = f"bar.sync $0, {WARPGROUP};"
-        e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], effect=True)
-        e.asm(VOID, sync, "r,~{memory}", [number], effect=True)
-        first = b.icmp_unsigned("==", b.and_(e.special_register("tid.x"), I32(WARPGROUP - 1)), I32(0))
-        with b.if_then(first):
-            text = "atom.global.acq_rel.gpu.add.u32 $0, [$1], 1;"
-            before = e.asm(I32, text, "=r,l,~{memory}", [address], effect=True)
-            last = b.icmp_unsigned("==", before, b.sub(count, I32(1)))
-            with b.if_then(last):
-                e.asm(VOID, "st.global.u32 [$0], 0;", "l,~{memory}", [address], effect=True)
-            e.asm(VOID, "st.shared.u32 [$0], $1;", "r,r,~{memory}", [place, b.zext(last, I32)], effect=True)
-        e.asm(VOID, sync, "r,~{memory}", [number], effect=True)
-        flag = e.asm(I32, "ld.shared.u32 $0, [$1];", "=r,r,~{memory}", [place], effect=True)
-        e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], effect=True)
-        return b.icmp_unsigned("!=", flag, I32(0))
-
-    return types.boolean, emit
+    b = e.builder
+    place, number, count = (
+        e.cast(v, k, types.int32) for v, k in ((place, kinds[2]), (number, kinds[3]), (count, kinds[1]))
+    )
+    sync = f"bar.sync $0, {WARPGROUP};"
+    e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], effect=True)
+    e.asm(VOID, sync, "r,~{memory}", [number], effect=True)
+    first = b.icmp_unsigned("==", b.and_(e.special_register("tid.x"), I32(WARPGROUP - 1)), I32(0))
+    with b.if_then(first):
+        text = "atom.global.acq_rel.gpu.add.u32 $0, [$1], 1;"
+        before = e.asm(I32, text, "=r,l,~{memory}", [semaphore], effect=True)
+        last = b.icmp_unsigned("==", before, b.sub(count, I32(1)))
+        with b.if_then(last):
+            e.asm(VOID, "st.global.u32 [$0], 0;", "l,~{memory}", [semaphore], effect=True)
+        e.asm(VOID, "st.shared.u32 [$0], $1;", "r,r,~{memory}", [place, b.zext(last, I32)], effect=True)
+    e.asm(VOID, sync, "r,~{memory}", [number], effect=True)
+    flag = e.asm(I32, "ld.shared.u32 $0, [$1];", "=r,r,~{memory}", [place], effect=True)
+    e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], effect=True)
+    return b.icmp_unsigned("!=", flag, I32(0))

@@ -119,13 +119,7 @@ def tma_load_multicast(rank: int, blocks: int) -> Callable:
     return statement(text, i32, i64, i32, *[i32] * rank)
 
 
-def take_panel(first: int, columns: int) -> Callable:
+@emitted(lambda columns, kinds: types.UniTuple(kinds[0].dtype, columns // 2))
+def take_panel(e, accumulators, *, kinds, first: int, columns: int):
     """`panel(accumulators)`: the accumulators of `columns` columns, from column `first` on."""
-
-    def rule(kind):
-        result = types.UniTuple(kind.dtype, columns // 2)
-        return result, lambda e, accumulators: e.pack(
-            result, e.unpack(accumulators, len(kind))[first // 2 : (first + columns) // 2]
-        )
-
-    return intrinsic(1)(rule)
+    return e.unpack(accumulators, len(kinds[0]))[first // 2 : (first + columns) // 2]
