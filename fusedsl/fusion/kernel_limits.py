@@ -21,6 +21,7 @@ WIDEST_RESULT = {
     4: 256,
     8: 64,
 }  # the same of results on CUDA, by itemsize of accumulators: registers hold a row
+GATHERED = 48  # instructions of an element that a gather computes wherever it reads it
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
 TURNED = 3  # a nested reduction along other axes counts as so many: its kernel recomputes its inputs
 MOST_OPERATIONS = 600  # instructions of one element: with more, kernels take seconds to compile
@@ -65,6 +66,8 @@ class KernelLimits:
                 self._limit_operands(n)
             else:
                 self._limit_row(n)
+            if n.op == "gather":
+                self._limit_table(n)
             self._note(n)
             if self.nested[n] > MOST_NESTED:
                 self._cut_below(n, lambda m: int(m.op in WORKS), "kernels would be long chains of reductions")
@@ -93,6 +96,14 @@ class KernelLimits:
             self.along[n] = _axes(n)
         self.inside[n] = frozenset((n,)).union(*(self.inside[a] for a in args if a not in self.stored))
         self.size[n] = sum(map(cost, self.inside[n]))
+
+    def _limit_table(self, n: Node) -> None:
+        """Store a computed array of which a gather reads more elements than it has."""
+        table = array_below(n.args[0])
+        if table in self.stored or table.op in LEAVES or self.size[table] <= GATHERED:
+            return
+        if self.fits(expression("-", product(table.type.shape), product(n.type.shape)), 0):
+            self.stored[table] = "a gather reads more elements than it has, and they take long to compute"
 
     def _limit_operands(self, n: Node) -> None:
         """Store the operands of a product that attention does not compute itself."""

@@ -19,6 +19,7 @@ from ..ir.types import FLOAT64, INT32, INT64
 from .accumulated_sums import Fits, accumulated, added_to, sum_fold, sum_of_infinities
 
 SUM_BITS = 62  # of the integers that are added
+MOST_INT32 = (1 << 31) - 1  # positions that 32 bits number
 UNBOUNDED = -(1 << 16)  # the exponent of a place with an infinity or a NaN
 
 
@@ -36,7 +37,7 @@ def order_scatters(graph: Graph, extents: Mapping[Symbol, int], fits: Fits, unor
         base, places, values = args
         match fold:
             case "last":
-                return _last(b, base, places, values, mode)
+                return _last(b, base, places, values, mode, fits)
             case "sum" if n.type.dtype.kind == "f" and not unordered:
                 exact = sum_fold(b, base, places, mode, fits)
                 if exact is None:
@@ -63,12 +64,13 @@ def _largest(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str)
     return _node("max", shapes.broadcast_to(b, clean, base.type.shape), places, values, mode)
 
 
-def _last(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str) -> Node:
+def _last(b: GraphBuilder, base: Node, places: Node, values: Node, mode: str, fits: Fits) -> Node:
     """The value at the largest position that writes to each place of a vector."""
     (count,) = places.type.shape
-    nothing = shapes.broadcast_to(b, b.convert(b.literal(scatters.NOWHERE), INT64), base.type.shape)
-    last = _node("max", nothing, places, b.convert(b.iota(count), INT64), mode)
-    read = gathers.gather(values, {0: last}, [0], base.type.shape, gathers.GUARDED)
+    numbers = INT32 if fits(count, MOST_INT32) else INT64
+    nothing = shapes.broadcast_to(b, b.convert(b.literal(scatters.NOWHERE), numbers), base.type.shape)
+    last = _node("max", nothing, places, b.convert(b.iota(count), numbers), mode)
+    read = gathers.gather(values, {0: b.convert(last, INT64)}, [0], base.type.shape, gathers.GUARDED)
     return b.elementwise("where", b.elementwise("greater_equal", last, b.literal(0)), read, base)
 
 

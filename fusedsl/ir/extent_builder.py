@@ -88,11 +88,15 @@ class ExtentBuilder:
         dim = self.canonical(dim)
         if isinstance(dim, int):
             return dim if dim <= most else None
-        if not self._guarded(expression("fits", dim, most)):
+        if not self.fits(dim, most):
             return None
         value = evaluate(dim, self.extents)
         difference = expression("max", expression("-", dim, value), expression("-", value, dim))
         return value if self._guarded(expression("fits", difference, 0)) else None
+
+    def fits(self, dim: Dim, most: int) -> bool:
+        """Whether an extent is at most so much; it is a guard from here on."""
+        return self._guarded(expression("fits", self.canonical(dim), most))
 
     def _guarded(self, condition: Dim) -> bool:
         """Whether a condition on extents holds; it is a guard from here on."""

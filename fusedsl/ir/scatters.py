@@ -62,6 +62,8 @@ def places_along(b: GraphBuilder, shape: Sequence[Dim], indices: Node, target: T
     a, rank = target.axis, indices.type.rank
     behind = len(shape) - a - 1
     counted = gathers.positions(b, indices)
+    if target.mode == ORDERED and len(shape) == 1:  # they are places, or NOWHERE
+        return counted
     counted = counted if target.mode != CHECKED else gathers.from_start(b, counted, shape[a])
     place = gathers.before_axes(b, counted, behind)
     for axis in range(a):

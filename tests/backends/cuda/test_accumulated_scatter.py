@@ -108,3 +108,16 @@ def test_few_values_for_many_places_are_summed_in_integers_of_their_largest():
     explained = str(fd.kernel("scatter_add(x, i, v)").explain(fd.spec((1 << 20,), "float32"),
                     i=fd.spec((1 << 16,), "int64"), v=fd.spec((1 << 16,), "float32"), device="cuda"))  # fmt: skip
     assert "exact integers" not in explained
+
+
+def test_sums_that_more_rows_read_are_computed_once():
+    k = fd.kernel("segment_softmax(x, offsets=o)")
+    explained = str(k.explain(fd.spec((1 << 20,), "float32"), fd.spec((1001,), "int64"), device="cuda"))
+    assert "a gather reads more elements than it has" in explained
+    assert "int32[1048576]" in explained and "int64[1048576]" not in explained  # the segment of each row
+
+
+def test_rows_of_few_terms_have_wide_chunks():
+    k = fd.kernel("scatter_add(x, i, v)")
+    shapes = ((4096, 64), "float32"), ((1 << 16,), "int64"), ((1 << 16, 64), "float32")
+    assert "int64[4096, 14, 64]" in str(k.explain(*(fd.spec(*s) for s in shapes), device="cuda"))
