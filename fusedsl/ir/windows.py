@@ -1,4 +1,5 @@
-"""Sliding windows: views that folds consume. A fold over short windows is unrolled; of long ones it is two scans.
+"""Sliding windows: views that folds consume. A fold over short windows is unrolled, over longer ones in two levels: of
+neighbours, and of these folds at distances of so many. Of the longest it is two scans.
 
 Two scans (van Herk 1992; Gil and Werman 1993): the axis is cut into blocks of a window's length, and a window is the
 end of one block and the beginning of the next: a suffix and a prefix. This takes any associative fold, without
@@ -7,7 +8,7 @@ cancellation and without spreading NaN or infinities to other windows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ArgumentError
@@ -24,6 +25,10 @@ from .row_ops import Direction
 from .types import INT64
 
 UNROLLED = 32  # elements of a window that are merged one by one
+IDEMPOTENT = ("max", "min", "any", "all")  # folds of blocks that may overlap
+VECTOR = 4  # elements of one load, whose distances decide whether it is aligned
+STORED_FROM = 16  # merges that storing the folds of neighbours spares, for each byte of one: planning stores them
+REST = 8  # cost of reading the array again, in loads that the caches have
 MERGES = {
     "sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and",
 }  # fmt: skip
@@ -77,7 +82,7 @@ def fold_windows(b: GraphBuilder, fold: str, x: Node, axes: Sequence[int]) -> No
         views = _Elements(b, axis - x.type.rank)
         if not isinstance(n, int) or not views.reads_windows(x):
             return None
-        folded = _unrolled(fold, x, views, n) if n <= UNROLLED else _two_scans(b, fold, x, axis)
+        folded = _unrolled(fold, x, views, n) if n <= UNROLLED else _of_long_windows(b, fold, x, axis)
         if folded is None:
             return None
         x = folded
@@ -191,16 +196,64 @@ class _Elements:
         return x.op in OPS or x.op in CASTS or x.op == "broadcast"
 
 
-def _two_scans(b: GraphBuilder, fold: str, x: Node, axis: int) -> Node | None:
-    """Suffixes and exclusive prefixes of blocks; None if elements do not depend on the array's own position alone."""
+def _of_long_windows(b: GraphBuilder, fold: str, x: Node, axis: int) -> Node | None:
+    """A fold over long windows; None if elements do not depend on the array's own position alone."""
     if axis != x.type.rank - 1:
         return None
     known: dict[Node, Node | None] = {}
     base = _unwindowed(b, x, known)
-    known_windows = [b.windows[n] for n in known if n in b.windows]
-    if base is None or len({(w.axis, w.n, w.base.type.shape) for w in known_windows}) != 1:
+    windows = [b.windows[n] for n in known if n in b.windows]
+    if base is None or len({(w.axis, w.n, w.base.type.shape) for w in windows}) != 1:
         return None
-    window = known_windows[0]
+    length = block_length(fold, windows[0].n, base.type.dtype.itemsize)
+    two_levels = length and _two_levels(b, fold, base, windows[0], length)
+    merged = two_levels or _two_scans(b, fold, base, windows[0])
+    return basic_index(merged, (*(whole_axis(d) for d in merged.type.shape), ("new",)))
+
+
+def block_length(fold: str, n: Dim, itemsize: int) -> int:
+    """Elements of the neighbours that a fold over windows of `n` elements merges first: loads decide, by estimate.
+
+    0 where the folds of neighbours would not be stored, as merging them again takes no longer, and for longer windows.
+    """
+
+    if not isinstance(n, int):
+        return 0
+    costs = {}
+    for a in range(-(-n // UNROLLED), UNROLLED + 1):
+        blocks, rest = divmod(n, a)
+        loads = a / VECTOR + blocks * (1 if a % VECTOR == 0 else 2)
+        if (blocks - 1) * (a - 1) >= STORED_FROM * itemsize:
+            costs[a] = loads + (0 if not rest else 2 if fold in IDEMPOTENT else REST + rest)
+    return min(costs, key=costs.__getitem__, default=0)
+
+
+def _two_levels(b: GraphBuilder, fold: str, base: Node, window: Window, length: int) -> Node:
+    """Blocks of neighbours are folded, and a window is some of them at distances of a block: the last one may overlap
+    the one before it, or the elements that remain are merged by themselves."""
+    n = window.n
+    assert isinstance(n, int)
+    blocks, rest = divmod(n, length)
+
+    def neighbours(first: int, number: int, count: Dim) -> Node:
+        return _merged(fold, [_slice(base, window.axis, first + j, count) for j in range(number)])
+
+    folded = neighbours(0, length, expression("+", window.count, n - length))
+    starts = [length * k for k in range(blocks)] + ([n - length] if rest and fold in IDEMPOTENT else [])
+    parts = [_slice(folded, window.axis, start, window.count) for start in starts]
+    if rest and fold not in IDEMPOTENT:
+        parts.append(neighbours(length * blocks, rest, window.count))
+    return _merged(fold, parts)
+
+
+def _slice(x: Node, axis: int, start: Dim, count: Dim) -> Node:
+    """So many elements along an axis, from `start` on."""
+    whole = enumerate(x.type.shape)
+    return basic_index(x, tuple(("slice", start, 1, count) if k == axis else whole_axis(d) for k, d in whole))
+
+
+def _two_scans(b: GraphBuilder, fold: str, base: Node, window: Window) -> Node:
+    """Suffixes and exclusive prefixes of blocks."""
     a, n, size = window.axis, window.n, base.type.shape[window.axis]
     nothing = FOLDS[fold].identity(base.type.dtype)[0]
     blocks = expression("+", expression("//", size, n), 1)
@@ -213,11 +266,8 @@ def _two_scans(b: GraphBuilder, fold: str, x: Node, axis: int) -> Node | None:
         shapes.reshape(b, row_ops.scan(b, name, cut, a + 1, d), padded.type.shape)
         for d in (Direction(reverse=True), Direction(exclusive=True))
     )
-    part: Callable[[Node, Dim], Node] = lambda y, start: basic_index(  # noqa: E731
-        y, tuple(("slice", start, 1, window.count) if k == a else whole_axis(d) for k, d in enumerate(y.type.shape))
-    )
-    merged = b.elementwise(MERGES[fold], part(suffixes, 0), part(prefixes, n))
-    return basic_index(merged, (*(whole_axis(d) for d in merged.type.shape), ("new",)))
+    suffix, prefix = _slice(suffixes, a, 0, window.count), _slice(prefixes, a, n, window.count)
+    return b.elementwise(MERGES[fold], suffix, prefix)
 
 
 def _unwindowed(b: GraphBuilder, x: Node, known: dict[Node, Node | None]) -> Node | None:

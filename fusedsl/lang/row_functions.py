@@ -9,6 +9,7 @@ from ..errors import ArgumentError, LimitError, ShapeError
 from ..ir import index_keys, joins, row_ops, shapes
 from ..ir.builder import GraphBuilder, fail
 from ..ir.checks import explain
+from ..ir.gathers import before_axes
 from ..ir.graph import Check, Node
 from ..ir.types import BOOL, DType
 from .functions import function
@@ -44,22 +45,31 @@ def cumprod(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType |
 def cumulative_sum(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
                    include_initial: bool = False):  # fmt: skip
     """cumsum; with `include_initial` a 0 comes first."""
-    return _with_initial(b, _scan(b, "sum", x, axis, dtype, row_ops.FORWARD), axis, 0 if include_initial else None)
+    return _cumulative(b, "sum", x, axis, dtype, include_initial)
 
 
 @function(axis="axis", include_initial="flag")
 def cumulative_prod(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
                     include_initial: bool = False):  # fmt: skip
     """cumprod; with `include_initial` a 1 comes first."""
-    return _with_initial(b, _scan(b, "prod", x, axis, dtype, row_ops.FORWARD), axis, 1 if include_initial else None)
+    return _cumulative(b, "prod", x, axis, dtype, include_initial)
 
 
-def _with_initial(b: GraphBuilder, scanned: Node, axis: int | None, first: int | None) -> Node:
-    """A scan, with its initial value prepended if `first` is given."""
-    if first is None:
+def _cumulative(
+    b: GraphBuilder, fold: str, x: Node, axis: int | None, dtype: DType | None, include_initial: bool
+) -> Node:
+    """A scan; one that includes the initial value scans the elements behind a neutral one."""
+    if not include_initial:
+        return _scan(b, fold, x, axis, dtype, row_ops.FORWARD)
+    if axis is None:
+        x, axis = shapes.reshape(b, x, (-1,)), 0
+    axis, neutral = shapes.normalize_axis(b, x, axis), {"sum": -0.0 if x.type.dtype.kind == "f" else 0, "prod": 1}[fold]
+    longer = joins.pad(b, x, axis, joins.Padding(1, 0, "constant", b.literal(neutral)))
+    scanned = _scan(b, fold, longer, axis, dtype, row_ops.FORWARD)
+    if fold == "prod":
         return scanned
-    a = 0 if axis is None else shapes.normalize_axis(b, scanned, axis)
-    return joins.pad(b, scanned, a, joins.Padding(1, 0, "constant", b.literal(first)))
+    first = b.elementwise("equal", b.iota(scanned.type.shape[axis]), b.literal(0))  # 0, though -0.0 is neutral
+    return b.elementwise("where", before_axes(b, first, scanned.type.rank - axis - 1), b.literal(0), scanned)
 
 
 @function(axis="axis", reverse="flag", exclusive="flag")

@@ -22,8 +22,8 @@ MODES = ("full", "same", "valid")
 def sliding_window(b: GraphBuilder, x: Node, n: int | tuple[int, ...], axis: int | tuple[int, ...] = -1):
     """All windows of `n` neighbours along an axis, as a new last axis that a fold consumes: nothing of it is stored.
 
-    A fold over windows of up to 32 elements merges them one by one. Over longer ones it is two scans, whatever their
-    length. `n` and `axis` may be tuples: windows along several axes.
+    A fold over windows of up to 32 elements merges them one by one, over longer ones folds of neighbours; over the
+    longest it is two scans, whatever their length. `n` and `axis` may be tuples: windows along several axes.
     """
     lengths = n if isinstance(n, tuple) else (n,)
     axes = axis if isinstance(axis, tuple) else tuple(range(-len(lengths), 0)) if axis == -1 else (axis,)

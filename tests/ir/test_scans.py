@@ -333,3 +333,12 @@ def test_long_scans_have_the_same_bits_every_time():
     exact = np.cumsum(x.cpu().numpy(), dtype=np.float64)
     assert np.max(np.abs(first.cpu().numpy() - exact)) < 1e-2
     assert all(torch.equal(first, kernel(x)) for _ in range(20))
+
+
+@pytest.mark.parametrize("name", ["cumulative_sum", "cumulative_prod"])
+def test_scans_that_begin_with_the_initial_value_are_one_kernel(name):
+    kernel = fd.kernel(f"{name}(x, axis=-1, include_initial=True)", max_kernels=1)
+    x = np.array([[-0.0, 2, 3], [np.inf, 0.5, -1]], np.float32)
+    found = kernel(x)
+    np.testing.assert_array_equal(found, getattr(np, name)(x, axis=-1, include_initial=True))
+    assert np.signbit(found[0, :2]).tolist() == [False, True]

@@ -91,7 +91,7 @@ def _vector_norm(recorder: Recorder, x: Any, /, *, axis: Any = None, keepdims: b
     return _norm(recorder, flat, None if ord == 2 else ord, axis, keepdims)
 
 
-def _cumulative(name: str, start: int) -> Callable[..., Any]:
+def _cumulative(name: str) -> Callable[..., Any]:
     def apply(recorder: Recorder, x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None,
               include_initial: bool = False) -> Any:  # fmt: skip
         if axis is None and x.ndim != 1:
@@ -100,9 +100,8 @@ def _cumulative(name: str, start: int) -> Callable[..., Any]:
         axis = recorder.axis(x, axis or 0)
         result = numpy_function(recorder, name, x, axis=axis, dtype=dtype)
         if include_initial:
-            ends = recorder.apply("any", result, axis, keepdims=True)
-            before = recorder.apply("full_like", ends, start, dtype=recorder.dtype(result.dtype))
-            result = recorder.apply("concat", (before, result), axis)
+            kind = recorder.dtype(result.dtype)
+            result = recorder.apply(f"cumulative_{name[3:]}", x, axis, dtype=kind, include_initial=True)
         return write_out(recorder, out, result)
 
     return apply
@@ -222,8 +221,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "vecmat": lambda recorder, x1, x2: recorder.apply("matmul", recorder.lifted(x1)[..., None, :], x2)[..., 0, :],
     "isin": _isin,
     **dict.fromkeys(("allclose", "array_equal", "array_equiv"), _refuse_truth),
-    "cumulative_sum": _cumulative("cumsum", 0),
-    "cumulative_prod": _cumulative("cumprod", 1),
+    "cumulative_sum": _cumulative("cumsum"),
+    "cumulative_prod": _cumulative("cumprod"),
     "ediff1d": ediff1d,
     "trapezoid": trapezoid,
     "gradient": gradient,
