@@ -100,6 +100,43 @@ def adam(n: int) -> Made:
     return program, {name: abs(v) for name, v in matrices("p", "m", "v", "g").items()}
 
 
+def rows_written(n: int) -> Made:
+    """A recurrence in place."""
+
+    def program(p):
+        y = np.zeros_like(p)
+        y[0] = p[0]
+        for t in range(1, n):
+            y[t] = 0.5 * y[t - 1] + p[t]
+        return y
+
+    return program, matrices("p", shape=(n, 8))
+
+
+def columns_written(n: int) -> Made:
+    def program(p):
+        y = p.copy()
+        for t in range(2, n):
+            y[:, t] = y[:, t - 1] * y[:, t - 2] + y[:, 0]
+        return y
+
+    return program, matrices("p", shape=(8, n))
+
+
+def elements_written(n: int) -> Made:
+    """A table of n elements, each of three before it."""
+    side = int(n**0.5) + 1
+
+    def program(p):
+        y = p.copy()
+        for i in range(1, side):
+            for j in range(1, side):
+                y[i, j] = np.minimum(y[i - 1, j], y[i, j - 1]) + y[i - 1, j - 1]
+        return y
+
+    return program, matrices("p", shape=(side, side))
+
+
 def runge_kutta(x, k, A):
     a = np.tanh(x @ A)
     b = np.tanh((x + 0.05 * a) @ A)
@@ -167,6 +204,9 @@ MIXTURES: Sequence[Family] = (
     growing("a recurrence of numbers", scalars, *LONG),
     growing("sums of every step", kept, *SHORT),
     growing("steps of Adam", adam, *SHORT),
+    growing("rows, written in turn", rows_written, *MIDDLE),
+    growing("columns, written in turn", columns_written, *MIDDLE),
+    growing("elements, written in turn", elements_written, *SHORT),
     loop("gated units", gated, matrices("x", "W", "U"), SHORT),
     loop("attention to another", cross_attended, matrices("x", "y"), MIDDLE),
     loop("writes at positions", scattered, X | positions("i"), MIDDLE),

@@ -34,6 +34,7 @@ from ..kernel_ir.liveness import register_count
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..kernel_ir.register_pressure import body_registers_of
 from ..rewrite import rules as _rules  # noqa: F401  (registers the laws)
+from ..rewrite import written_rows as _written_rows  # noqa: F401  (registers the laws)
 from ..rewrite.engine import Rule, rewrite
 from ..rewrite.scalar_builder import free_axes
 from . import call_steps
