@@ -148,7 +148,8 @@ def viewed(x: np.ndarray, kind: str, how: tuple, extents: Mapping[Symbol, int]) 
     strides = [step * stride for (_, parts), stride in zip(how, x.strides) for _, step in parts]
     if 0 not in shape:
         x = x[tuple(slice(evaluate(start, extents), None) for start, _ in how)]
-    return np.lib.stride_tricks.as_strided(x, shape, strides)
+    words = x.view(f"u{x.itemsize}")  # NumPy finds no dtype by the name of a float of 8 bits
+    return np.lib.stride_tricks.as_strided(words, shape, strides).view(x.dtype)
 
 
 def stepped(start: int, step: int, indices: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import ml_dtypes
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import sliding_window_view as view
@@ -189,3 +190,10 @@ def test_what_is_read_under_a_guard_stays_inside_of_its_array(case):
     with emulated_gpu(cc=(8, 0)) as gpu:
         result = fd.kernel(text, fallback=False)(gpu.asarray(X.astype(np.float32))).get()
     np.testing.assert_allclose(result, interpreted(text, x=X.astype(np.float32)))
+
+
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "bfloat16", "bool"])
+def test_windows_of_any_dtype_pass_the_verifier(name):
+    x = (np.arange(12) % 3).astype(getattr(ml_dtypes, name, name))
+    want = np.stack([x[k : k + 3] for k in range(10)])
+    assert np.array_equal(fd.kernel("sliding_window(x, 3)", verify=True, fallback=False)(x), want)
