@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 from llvmlite import ir
 
 from ...ir.types import BOOL, INT64, UINT8, UINT16, DType
@@ -12,6 +14,8 @@ from .math import convert
 
 BYTE = ir.IntType(8)
 POINTER_TYPE = BYTE.as_pointer()
+Scopes = tuple[list[ir.MDValue], dict[int, tuple[ir.MDValue, ...]]]
+_scopes: WeakKeyDictionary[ir.Module, dict[int, Scopes]] = WeakKeyDictionary()  # by how many arrays there are
 
 
 def stored_type(d: DType) -> ir.Type:
@@ -142,11 +146,16 @@ def set_alias_scope(instruction, scopes: tuple[int, int] | None) -> None:
     if scopes is None:
         return
     number, count = scopes
-    module = instruction.module
-    domain = module.add_metadata(["arrays"])
-    names = [module.add_metadata([f"array {k}", domain]) for k in range(count)]
-    instruction.set_metadata("alias.scope", module.add_metadata([names[number]]))
-    instruction.set_metadata("noalias", module.add_metadata([n for k, n in enumerate(names) if k != number]))
+    known = _scopes.setdefault(instruction.module, {})
+    if count not in known:
+        domain = instruction.module.add_metadata(["arrays"])
+        known[count] = [instruction.module.add_metadata([f"array {k}", domain]) for k in range(count)], {}
+    names, pairs = known[count]
+    if number not in pairs:
+        lists = names[number : number + 1], names[:number] + names[number + 1 :]
+        pairs[number] = tuple(map(instruction.module.add_metadata, lists))
+    for kind, named in zip(("alias.scope", "noalias"), pairs[number]):
+        instruction.set_metadata(kind, named)
 
 
 def c_function(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir.Function:
