@@ -39,6 +39,7 @@ PRODUCTS: Families = {
             sum({x2}[:, None] * {keys}[None], -1) | sum({x2}[:, :, None] * {b}[None], 1)
             sum(square({x2}[:, None] - {keys}), -1) | exp(-sum(square({x2}[:, None] - {keys}), -1)) @ {keys}
             sum(abs({x2}[:, None] - {keys}), -1) | max({x2}[:, :, None] + {b}[None], axis=1)
+            sum(softmax({x2} @ {keys}.T)[..., None] * {keys}[None], 1)
             sum(({x2} @ {q})[:, :, None] * {b}, 1) | sum(exp(-square({x2}[:, None] - {keys})) * {keys}[None], 1)
         """),
     ),

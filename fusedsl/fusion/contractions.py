@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim
 from ..ir.graph import Node, Type, constant, node, rebuild
+from ..ir.ops import OPERAND, VIEWS
 from ..ir.types import BOOL, INT32, UINT32, DType
 from .coordinates import Axis
 
@@ -39,7 +40,8 @@ def _spread(n: Node, args: tuple[Node, ...]) -> Node:
     extent = dict(zip(subscripts.left, n.args[0].type.shape)) | dict(zip(subscripts.right, n.args[1].type.shape))
     wide, d = _adds_in(n.type.dtype), n.type.dtype
     operands = [
-        _converted(_aligned(x, own, all_letters), wide) for x, own in zip(args, (subscripts.left, subscripts.right))
+        _converted(_aligned(_operand(x), own, all_letters), wide)
+        for x, own in zip(args, (subscripts.left, subscripts.right))
     ]
     product = node("multiply", tuple(operands), None, Type(wide, tuple(extent[c] for c in all_letters)))
     axes = tuple(range(len(subscripts.result), len(all_letters)))
@@ -51,6 +53,19 @@ def _spread(n: Node, args: tuple[Node, ...]) -> Node:
         none = constant(0, wide)
         return node("not_equal", (result, none), None, n.type)
     return result if wide is d else node("cast", (result,), None, n.type)
+
+
+def _operand(x: Node) -> Node:
+    """An operand of a contraction, whose rounding to 16 bits is marked as such."""
+    views = []
+    while x.op in VIEWS:
+        views.append(x)
+        x = x.args[0]
+    if x.op == "cast" and x.type.dtype.kind == "f" and x.type.dtype.bits == 16:
+        x = node("cast", x.args, OPERAND, x.type)
+    for view in reversed(views):
+        x = _with(view, (x, *view.args[1:]))
+    return x
 
 
 def _adds_in(d: DType) -> DType:

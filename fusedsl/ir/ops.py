@@ -16,6 +16,8 @@ from .types import BOOL, DTYPES, FLOAT64, INT8, INT64, DType, promote
 
 ROUNDED = "rounded"  # attribute of a product that is rounded before it is added
 CASTS = ("convert", "cast")  # dtype changes: between compute dtypes, and to any dtype
+OPERAND = "operand"  # attribute of a cast that rounds an operand of a contraction: it may be done later, or never
+WIDENED = "widened"  # attribute of a cast after which a value of 16 bits is multiplied in its compute dtype
 MIRRORED = {"less": "greater", "greater": "less", "less_equal": "greater_equal", "greater_equal": "less_equal"}
 CONTRARY = {"less": "greater_equal", "greater": "less_equal", "less_equal": "greater", "greater_equal": "less"}
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .graph import Node, value_of
 from .ops import VIEWS
-from .types import numpy_dtype
+from .types import DType, numpy_dtype
 
 MOVES = (*VIEWS, "gather")  # an element is one of the first operand's, or 0 or NaN
 
@@ -31,17 +31,15 @@ def is_rounded(n: Node, loads: Callable[[Node], bool] = lambda n: True) -> bool:
         elif n.op == "where":
             stack += n.args[1:]
         elif n.op == "const":
-            if not _is_number_of(n):
+            if not is_number_of(n, d):
                 return False
         elif n.op != "cast" and not (n.op == "param" and loads(n)):
             return False
     return True
 
 
-def _is_number_of(n: Node) -> bool:
-    """Whether a constant is a number of its dtype."""
+def is_number_of(n: Node, d: DType) -> bool:
+    """Whether a constant is a number of a dtype."""
     value = float(value_of(n))
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(
-            np.array_equal(np.array(value).astype(numpy_dtype(n.type.dtype)).astype(float), value, equal_nan=True)
-        )
+        return bool(np.array_equal(np.array(value).astype(numpy_dtype(d)).astype(float), value, equal_nan=True))

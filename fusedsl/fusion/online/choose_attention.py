@@ -11,6 +11,7 @@ from ..fusion_group import Decision
 from ..messages import describe_fold
 from ..scalar_program import ScalarProgram
 from .find_attention import AttentionMatches, AttentionPattern, Fits, match_attention
+from .operand_dtypes import widen_values
 from .score_products import direct_reductions, reachable_reductions
 from .staged_operands import stage_operands
 
@@ -27,6 +28,7 @@ class AttentionChoice:
 def choose_attention(program: ScalarProgram, fits: Fits, mode: AttentionMode) -> AttentionChoice:
     """Attention kernels of a lowered program, in which equivalent folds are computed once."""
     running_reference = mode.running_reference
+    program = widen_values(program) if running_reference else program
     matches = match_attention(program, fits, running_reference)
     refused: list[Decision] = []
     if running_reference and matches.patterns:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ...ir.folds import pick
 from ...ir.graph import Node, Type, constant, is_literal, node, rebuild, search, value_of, walk, with_arguments
-from ...ir.ops import CASTS
+from ...ir.ops import CASTS, OPERAND, WIDENED
 from ...ir.types import FLOAT16, DType
 from ...rewrite.scalar_builder import free_axes, product_of, scalar_op, times
 from ..both_axis_reductions import BOUND
@@ -47,12 +47,16 @@ def _has_inner_sums(n: Node, free: dict[Node, frozenset]) -> bool:
 
 @dataclass
 class Factors:
-    """An element as over / under where all conditions hold, else 0; `rounded`: factors and their 16-bit dtype."""
+    """An element as over / under where all conditions hold, else 0.
+
+    `rounded` are factors and their 16-bit dtype, `casts` factors and divisors and the outermost cast that was dropped.
+    """
 
     over: list[Node]
     under: list[Node]
     where: list[Node]
     rounded: dict[Node, DType] = field(default_factory=dict)
+    casts: dict[Node, Node] = field(default_factory=dict)
 
     def product(self, factors: Sequence[Node]) -> Node | None:
         """The product of some factors, cast to their 16-bit dtype if all have the same, unless memory holds it in that
@@ -61,38 +65,47 @@ class Factors:
         if product is None or len(kinds) > 1 or (d := kinds.pop()) is None:
             return product
         in_memory = product.op in ("load", "fetch") and product.attr[0].stored_dtype(product.type.dtype) is d
-        return product if in_memory else node("cast", (product,), None, Type(d))
+        return product if in_memory else node("cast", (product,), OPERAND, Type(d))
 
 
 def factors_of(root: Node, is_factor: Callable[[Node], bool] = lambda n: False) -> Factors:
     """The factors of an element.
 
-    A cast to a narrow float inside a product is dropped, which saves a rounding. Casts to float8 remain, as do casts to
-    float16 of other operations, whose values may exceed float16, and everything for which `is_factor` is true.
+    The rounding of a contraction's operand inside a product is dropped. Casts of the program remain, as do casts of
+    operands to float16 of other operations, whose values may exceed float16, and everything for which `is_factor` is
+    true.
     """
     factors = Factors([], [], [])
-    stack: list[tuple[Node, DType | None]] = [(root, None)]
+    stack: list[tuple[Node, DType | None, Node | None]] = [(root, None, None)]
     while stack:
-        n, rounded = stack.pop()
+        n, rounded, outermost = stack.pop()
         if n.op == "multiply" and n.type.dtype.kind == "f" and len(stack) + len(factors.over) < MOST_FACTORS:
-            stack += [(a, rounded) for a in reversed(n.args)]
+            stack += [(a, rounded, outermost) for a in reversed(n.args)]
         elif n.op == "divide":
             factors.under.append(n.args[1])
-            stack.append((n.args[0], rounded))
+            _note_cast(factors, n.args[1], outermost)
+            stack.append((n.args[0], rounded, outermost))
         elif (
             n.op in CASTS
             and n.args[0].type.dtype.compute is n.type.dtype.compute
             and not (_is_required_rounding(n) or is_factor(n))
         ):
-            stack.append((n.args[0], n.type.dtype if is_rounding(n) else rounded))
+            rounds = is_rounding(n)
+            stack.append((n.args[0], n.type.dtype if rounds else rounded, outermost or (n if rounds else None)))
         elif n.op == "where" and is_literal(n.args[2], 0) and not is_literal(n.args[1], 1):  # 1 or 0 is a number
             factors.where.append(n.args[0])
-            stack.append((n.args[1], rounded))
+            stack.append((n.args[1], rounded, outermost))
         else:
             factors.over.append(n)
+            _note_cast(factors, n, outermost)
             if rounded is not None:
                 factors.rounded[n] = rounded
     return factors
+
+
+def _note_cast(factors: Factors, n: Node, outermost: Node | None) -> None:
+    if outermost is not None:
+        factors.casts[n] = outermost
 
 
 def is_rounding(n: Node) -> bool:
@@ -123,11 +136,15 @@ def _is_number(n: Node) -> bool:
 
 
 def _is_required_rounding(n: Node) -> bool:
-    """Whether a cast must stay: to a storage dtype, or to float16 of something that is neither a product nor a
-    reduction."""
-    if n.op != "cast" or n.type.dtype.storage:
+    """Whether a cast must stay: of the program, or to float16 of something that is neither a product nor a reduction.
+
+    A cast to the dtype that its operand is computed in changes nothing.
+    """
+    if n.op != "cast" or n.attr == WIDENED:
         return n.op == "cast"
     (x,) = n.args
+    if n.attr != OPERAND:
+        return n.type.dtype is not n.type.dtype.compute
     return n.type.dtype is FLOAT16 and x.op not in (*PRODUCTS, "load", "fetch", "const") and not direct_reductions([x])
 
 

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.folds import pick
-from ...ir.graph import Node, Type, constant, rebuild, resolve, walk, with_arguments
-from ...ir.types import DType, promote
+from ...ir.graph import Node, Type, constant, rebuild, walk, with_arguments
+from ...ir.types import DType
 from ...rewrite.scalar_builder import free_axes, scalar_op
 from ..coordinates import Axis, memory_order
 from ..fusion_group import load_of
 from ..mask_conditions import may_contribute, predicate_reads
 from ..scalar_program import ScalarProgram, ScalarStore
 from .find_attention import AttentionPattern
+from .operand_dtypes import operand_dtype
 from .score_products import is_rounding
 
 
@@ -84,9 +85,11 @@ def _weighted_folds(pattern: AttentionPattern) -> list[tuple[Node, Node, Axis]]:
 
 
 def _is_converted(operand: StagedOperand) -> bool:
-    """Whether a 16-bit product reads an array of another dtype."""
+    """Whether a 16-bit product reads an array of another dtype, whose values are numbers of 16 bits."""
     n, d = operand.value, operand.dtype
-    return n.op == "load" and d.kind == "f" and d.bits == 16 and n.attr[0].stored_dtype(n.type.dtype) is not d
+    if n.op != "load" or d.kind != "f" or d.bits != 16 or n.attr[0].stored_dtype(n.type.dtype) is d:
+        return False
+    return operand_dtype(n, d) is d
 
 
 def _masked_load(value: Node, users: Iterable[AttentionPattern]) -> Node:
@@ -99,31 +102,10 @@ def _masked_load(value: Node, users: Iterable[AttentionPattern]) -> Node:
     return pick(condition, predicate_reads(condition, value), constant(0.0, value.type.dtype))
 
 
-def _narrowest(root: Node) -> DType:
-    """The narrowest dtype that holds all values of an operand."""
-    done: dict[Node, DType] = {}
-
-    def below(n: Node) -> tuple[Node, ...]:
-        return n.args[1:] if n.op == "where" else n.args if n.op == "convert" else ()
-
-    def make(n: Node) -> DType:
-        if n.op in ("load", "fetch"):
-            return n.attr[0].stored_dtype(n.type.dtype)
-        if n.op == "where":
-            return promote(done[n.args[1]], done[n.args[2]])
-        if n.op == "convert" and done[n.args[0]].kind == n.type.dtype.kind == "f":
-            return min(done[n.args[0]], n.type.dtype, key=lambda d: d.bits)
-        return n.type.dtype if n.op in ("cast", "const") else n.type.dtype.compute
-
-    return resolve(done, root, below, make)
-
-
 def _staged_store(operand: StagedOperand, index: int) -> ScalarStore:
     """The store of an operand, contiguous along the axis of its product."""
-    own = _narrowest(operand.value)
-    narrow = own.bits == 16 and own.bits < operand.dtype.bits and own.compute is operand.dtype.compute
     axes = [a for a in free_axes([operand.value])[operand.value] if a != operand.axis]
     order = (*memory_order([operand.value], sorted(axes, key=str)), operand.axis)
     shape = tuple(a.extent for a in order)
-    kind = Type(own if narrow else operand.dtype, shape)
+    kind = Type(operand_dtype(operand.value, operand.dtype), shape)
     return ScalarStore("temporary", index, shape, shape, order, operand.value, kind, rounded=True)
