@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import devices
 import ml_dtypes
 import numpy as np
 import pytest
+from draw import Program
+from laws import Case, hold
 from test_cuda_emulated import check_twice
 
 import fusedsl as fd
@@ -69,6 +72,29 @@ def test_products_with_few_rows_on_an_emulated_gpu(name):
     assert "a product with few rows" in source and ("is_last_block" in source) == split
     with emulated_gpu() as gpu:
         check_twice(gpu, text, arrays)
+
+
+def padded(*shape, dtype=FLOAT):
+    """Part of a longer matrix, whose other elements are NaN; its lines begin at multiples of 16 bytes."""
+    whole = np.full((shape[0], -(-shape[1] // 8) * 8), np.nan, dtype)
+    whole[:, : shape[1]] = normal(*shape, dtype=dtype)
+    return whole[:, : shape[1]]
+
+
+PARTS = {  # text, and operands whose last vector of a line is one in part
+    "across the sum": ("x @ w", padded(2, 65), padded(65, 70)),
+    "along the sum": ("x @ w.T", padded(2, 65), padded(66, 65)),
+    "16 bits along the sum": ("x @ w.T", padded(2, 99, dtype=BRAIN), padded(66, 99, dtype=BRAIN)),
+    "one line for all steps": ("x @ w", padded(2, 65), np.broadcast_to(normal(65, dtype=FLOAT), (65, 65))),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_nothing_beyond_the_end_of_a_line_is_read(name):
+    text, x, w = PARTS[name]
+    assert "a product with few rows" in fd.kernel(text).source(x, w, device="cuda")
+    with emulated_gpu():
+        hold(Case(Program((f"t = {text}",), ("t",), {"x": x, "w": w})), devices.on(devices.Emulated()))
 
 
 def specs(text, arrays):

@@ -37,9 +37,9 @@ class SkinnyRing(SkinnyLayout):
             number = b.add(thread, I32(k * self.threads))
             line, which = b.udiv(number, I32(chunks)), b.urem(number, I32(chunks))
             far, near = b.zext(line, I64), b.zext(b.mul(which, I32(chunk)), I64)
-            own = b.and_(b.icmp_signed("<", far, lines), b.icmp_signed("<", near, width))
+            size = self._bytes_of(e, b.icmp_signed("<", far, lines), b.sub(width, near))
             source = b.add(address, b.mul(b.add(b.mul(far, pitch), near), I64(self.itemsize)))
-            _copy(e, b.add(stage, copied_offset(self, e, line, which)), source, own)
+            _copy(e, b.add(stage, copied_offset(self, e, line, which)), source, size)
 
     # -- the narrow operand
 
@@ -53,10 +53,10 @@ class SkinnyRing(SkinnyLayout):
         def vector(number: ir.Value) -> None:
             row, at = b.udiv(number, I32(line)), b.urem(number, I32(line))
             near, far = b.zext(b.mul(at, I32(width)), I64), b.zext(row, I64)
-            own = b.and_(b.icmp_signed("<", near, steps), b.icmp_signed("<", far, rows))
+            size = self._bytes_of(e, b.icmp_signed("<", far, rows), b.sub(steps, near))
             source = b.add(address, b.mul(b.add(b.mul(far, pitch), near), I64(self.itemsize)))
             to = b.add(stage, b.add(b.mul(row, I32(self.pitch)), b.shl(at, I32(4))))
-            _copy(e, to, source, own)
+            _copy(e, to, source, size)
 
         self._each(e, self.narrow * line, vector)
 
@@ -85,6 +85,14 @@ class SkinnyRing(SkinnyLayout):
             row, at = self._element(e, near, k)
             offset = b.add(b.mul(row, I32(self.pitch)), b.mul(at, I32(self.itemsize)))
             st_shared(e, self._bits, 1, b.add(slot, offset), [value])
+
+    def _bytes_of(self, e: Emitter, in_line: ir.Value, left: ir.Value) -> ir.Value:
+        """The bytes of a vector of 16 that exist: lines may be parts of longer ones, or of one that all share."""
+        b, width = e.builder, ACCESS_BYTES // self.itemsize
+        some = b.and_(in_line, b.icmp_signed(">", left, I64(0)))
+        whole = b.icmp_signed(">=", left, I64(width))
+        count = b.select(whole, I32(ACCESS_BYTES), b.mul(b.trunc(left, I32), I32(self.itemsize)))
+        return b.select(some, count, I32(0))
 
     @property
     def _bits(self) -> DType:
@@ -116,9 +124,7 @@ class SkinnyRing(SkinnyLayout):
                     work(number)
 
 
-def _copy(e: Emitter, to: ir.Value, source: ir.Value, in_bounds: ir.Value) -> None:
-    """cp.async of 16 bytes past the L1; zeros out of bounds."""
-    b = e.builder
-    size = b.select(in_bounds, I32(ACCESS_BYTES), I32(0))
+def _copy(e: Emitter, to: ir.Value, source: ir.Value, size: ir.Value) -> None:
+    """cp.async of so many of 16 bytes past the L1; zeros for the others."""
     text = f"cp.async.cg.shared.global.L2::128B [$0], [$1], {ACCESS_BYTES}, $2;"
     e.asm(VOID, text, "r,l,r,~{memory}", [to, source, size], effect=True)

@@ -68,7 +68,11 @@ class CpAsyncRing:
             if room is not None:
                 there = b.icmp_signed(">", room.count, I32(0))
                 values = [own, b.select(there, source, b.sub(at, I64(skipped)))]
-                values.append(b.select(there, I32(self.vector_bytes), I32(0)))
+                size: ir.Value = I32(self.vector_bytes)
+                if room.partial:
+                    part = b.mul(room.count, I32(kind.itemsize))
+                    size = b.select(b.icmp_signed("<", part, size), part, size)
+                values.append(b.select(there, size, I32(0)))
             text += ", $2;" if room is not None else ";"
             constraints = "r,l,r,~{memory}" if room is not None else "r,l,~{memory}"
             e.asm(VOID, text, constraints, values, effect=True)
