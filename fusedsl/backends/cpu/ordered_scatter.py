@@ -7,8 +7,9 @@ what is written depends on the number of units.
 
 from __future__ import annotations
 
+from ...kernel_ir.instruction import needed
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.phase import Body, Scatter
+from ...kernel_ir.phase import Scatter
 from .scatter import line_addresses
 from .source_text import header, indented, load_line, parameters, step, times
 
@@ -130,7 +131,7 @@ def _value(kernel: KernelIR, scatter: Scatter, index: str) -> list[str]:
 def _computed(kernel: KernelIR, name: str, index: str) -> list[str]:
     """The lines that compute a value of one element, and no others."""
     body = kernel.phases[0].element
-    wanted = names_behind(body, name)
+    wanted = needed(body.instructions, [name])
     index = f"({index})" if " " in index else index
     lines = []
     for load in kernel.loads:
@@ -138,12 +139,3 @@ def _computed(kernel: KernelIR, name: str, index: str) -> list[str]:
             lines.append(load_line(load, f"a{load.operand}", times(index, step(kernel, load.operand, 0))))
     lines += [f"{p.value.name} = {p.value.dtype}({index})" for p in kernel.positions if p.value.name in wanted]
     return lines + [str(i) for i in body.instructions if i.target in wanted]
-
-
-def names_behind(body: Body, name: str) -> set[str]:
-    """The names that a value is computed from, and its own."""
-    wanted = {name}
-    for i in reversed(body.instructions):
-        if i.target in wanted:
-            wanted |= set(i.names)
-    return wanted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +15,7 @@ from ....kernel_ir.byte_tables import ByteTable, byte_tables, looked_up
 from ....kernel_ir.kernel import ALIGNED, KernelIR
 from ....kernel_ir.phase import Body, Reduction, Value
 from ..byte_table.emit import fill, look_up_all
-from ..peephole.gathers import GatherCall, split_at_gathers, split_at_pairs
+from ..peephole.gathers import GatherCall, alike_in_vectors, split_at_gathers, split_at_pairs
 from ..tile import TileIntrinsics, block_idx, griddepcontrol, in_pairs, random_pairs, scalar
 from .file_builder import FileBuilder, signature
 from .intrinsic import Binding, Function, Named
@@ -182,10 +182,11 @@ class SourceBuilder(FileBuilder):
                 if value.name in self.kernel.aligned_scalars:
                     self.assign(value.name, f"{value.dtype.name}({value.name} & -{ALIGNED})  # it is a multiple")
 
-    def map_body(self, name: str, body: Body, width: int = 1) -> None:
+    def map_body(self, name: str, body: Body, width: int = 1, lines: Collection[str] = ()) -> None:
         """An element body as a function over tiles, and its call; results that are arguments need neither.
 
         In tiles of vectors (`width`) what the body fetches is read tile by tile, so that neighbours come together.
+        Vectors begin at multiples of their width by their positions on `lines`.
         """
         if tables := [
             t for value, t in self.tables.items() if value in body.targets and t.argument.name in self.stored
@@ -193,7 +194,8 @@ class SourceBuilder(FileBuilder):
             look_up_all(self, tables)
             self.ready |= {table.result.name for table in tables}
             body = looked_up(body, tables)
-        stages, rest = split_at_gathers(body, self.fetched) if width > 1 else ([], body)
+        alike = alike_in_vectors(body, width, lines, self._fixed()) if lines else ()
+        stages, rest = split_at_gathers(body, self.fetched, alike) if width > 1 else ([], body)
         for number, stage in enumerate(stages):
             self.apply(TILE.elementwise, f"{name}_where_{number}" if number else f"{name}_where", stage.where)
             for fetch in stage.fetches:
@@ -208,6 +210,12 @@ class SourceBuilder(FileBuilder):
                 self.apply(partial(in_pairs, TILE), f"{name}_pair", together)
         self.apply(TILE.elementwise, name, rest)
 
+    def _fixed(self) -> list[str]:
+        """Values that all elements share."""
+        kernel = self.kernel
+        loads = [load for load in kernel.loads if not set(kernel.operands[load.operand].strides) - {"0"}]
+        return [x.value.name for x in (*kernel.pointers, *loads)] + [value.name for value in kernel.scalars]
+
     def fill_tables(self, threads: int) -> None:
         """Fill the byte tables of the kernel, all `threads` of a block together, once scalars have been read; 0: as
         many as are launched."""
@@ -219,6 +227,8 @@ class SourceBuilder(FileBuilder):
         """What gathers or draws the elements of a tile."""
         if fetch.how == "gather":
             return TILE.gather(fetch.kind)
+        if fetch.how == "gather_alike":
+            return TILE.gather_alike(fetch.kind)
         return random_pairs(TILE, fetch.kind) if fetch.halved and width % 2 == 0 else TILE.random(fetch.kind)
 
     def text(self, opening: Sequence[str], comment: str) -> str:

@@ -18,7 +18,8 @@ PAIR_WORK = 24  # instructions that are worth computing for a pair of elements t
 class GatherCall:
     """A value of a tile's element that is not computed from that element alone, held as `stored`.
 
-    `how` is the tile's method: gather (from an address, where it is wanted) or random (of a position, seed and stream).
+    `how` is the tile's method: gather (from an address, where it is wanted), gather_alike (from one address for all
+    elements of a vector) or random (of a position, seed and stream).
     `kind` is its argument, `given` are names of a body. Pairs of elements mostly share what has a `halved` position.
     """
 
@@ -38,13 +39,33 @@ class GatherStage:
     fetches: tuple[GatherCall, ...]
 
 
-def split_at_gathers(body: Body, fetched: Mapping[str, Value] | None = None) -> tuple[list[GatherStage], Body]:
+def alike_in_vectors(body: Body, width: int, lines: Collection[str], fixed: Collection[str]) -> set[str]:
+    """The values that all elements of a vector share: what is `fixed`, and multiples of their positions on `lines`.
+
+    Vectors begin at multiples of their width there, so that a shift by as many bits gives all of them one number.
+    """
+    alike, positions = set(fixed), set(lines)
+    for i in body.instructions:
+        if i.op in ("convert", "cast") and i.dtype.kind in "iu" and positions.issuperset(i.names):
+            positions.add(i.target)
+        shared = bool(i.names) and alike.issuperset(i.names) and i.op not in DRAWN
+        match i.op, i.args:
+            case "right_shift", (str(position), Constant() as bits) if position in positions:
+                shared = 1 << int(bits.value) >= width
+        if shared:
+            alike.add(i.target)
+    return alike
+
+
+def split_at_gathers(
+    body: Body, fetched: Mapping[str, Value] | None = None, alike: Collection[str] = ()
+) -> tuple[list[GatherStage], Body]:
     """A body without its fetches, whose values are arguments, and the stages that come before it.
 
-    What is `fetched` is there: its row has read it for itself.
+    What is `fetched` is there: its row has read it for itself. `alike` are values that all elements of a vector share.
     """
     halved = {i.target for i in body.instructions if _halves(i)}
-    all_fetches = [fetch for i in body.instructions if (fetch := _fetch(i, halved))]
+    all_fetches = [fetch for i in body.instructions if (fetch := _fetch(i, halved, alike))]
     fetched = {f.name: fetched[f.name] for f in all_fetches if fetched and f.name in fetched}
     fetches = [f for f in all_fetches if f.name not in fetched]
     names = {f.name for f in fetches}
@@ -87,13 +108,14 @@ def _halves(i: Instruction) -> bool:
     return i.op == "right_shift" and isinstance(i.args[1], Constant) and i.args[1].value == 1
 
 
-def _fetch(i: Instruction, halved: Collection[str]) -> GatherCall | None:
+def _fetch(i: Instruction, halved: Collection[str], alike: Collection[str]) -> GatherCall | None:
     """What an instruction fetches or draws, at an address or of a position that is computed."""
     if not i.reads_names_only:
         return None
     if i.op == "fetch":
         given = tuple(map(Value, i.names, (INT64, BOOL)))
-        return GatherCall(i.target, "gather", i.dtype.name, i.dtype, given)
+        how = "gather_alike" if set(i.names).issubset(alike) else "gather"
+        return GatherCall(i.target, how, i.dtype.name, i.dtype, given)
     if i.op in DRAWN:
         given = tuple(Value(name, UINT64) for name in i.names)
         return GatherCall(i.target, "random", i.op, UINT64, given, i.names[0] in halved)

@@ -123,5 +123,6 @@ def _load(src: SourceBuilder, elements: MultiAxisIndex) -> None:
 
 def _compute(src: SourceBuilder, width: int, left: str) -> None:
     """Places and values of a tile, of which so many elements are left."""
-    src.map_body("body", rewritten(src.kernel, src.kernel.phases[0]), width)
+    lines = [p.value.name for p in src.kernel.positions] if width > 1 else []
+    src.map_body("body", rewritten(src.kernel, src.kernel.phases[0]), width, lines)
     src.assign("left", left)

@@ -29,6 +29,7 @@ class TileIntrinsics(Named):
     elementwise = Method("signature")
     positions = Method("name, along=True", "start")
     gather = Method("name", "addresses, wanted")
+    gather_alike = Method("name", "addresses, wanted")
     random = Method("name", "positions, seed, stream")
     slice = Method("first, vectors, rematerialize=False", "values")
     vectors_from = Method("", "first, limit")

@@ -171,6 +171,17 @@ class Tile(VectorLayout):
             elements += self._gather_vector(e, kind, places[part], flags[part])
         return elements
 
+    @emitted(lambda self, name: stored_type(dtype(name), self.count, self.width))
+    def gather_alike(self, e, addresses, wanted, *, kinds, name: str):
+        """`gather_alike(addresses, wanted)`: likewise, where all elements of a vector have one address."""
+        kind = dtype(name)
+        places = self.widened(e, INT64, addresses, kinds[0], types.int64)[:: self.width]
+        flags = self.widened(e, BOOL, wanted, kinds[1], types.boolean)[:: self.width]
+        elements: list[ir.Value] = []
+        for place, flag in zip(places, flags):
+            elements += paired(e, kind, [load_predicated(e, kind, place, flag)] * self.width)
+        return elements
+
     @emitted(lambda self: types.UniTuple(types.uint64, self.count), 3)
     def random(self, e, *operands, kinds, name: str):
         """`random(positions, seed, stream)`: random bits by the operation of this name, of each element's position.
