@@ -36,7 +36,7 @@ from .matmul.sm90.emit import emit_sm90 as emit_sm90_matmul
 from .matmul.sm90.tile_plan import Sm90MatmulSchedule
 from .rows.cooperative import CooperativeSchedule
 from .rows.emit import emit_rows
-from .rows.emit_cooperative import emit_cooperative
+from .rows.emit_cooperative import emit_cooperative, emit_two_pass_scan
 from .rows.emit_persistent import emit_persistent
 from .rows.persistent_cluster import PersistentClusterSchedule
 from .rows.schedule import LoopedRowSchedule, ResidentRowSchedule
@@ -45,7 +45,7 @@ from .rows_and_columns.emit import emit_rows_and_columns
 from .rows_and_columns.schedule import MixedReductionSchedule
 from .scan_sort.radix_emit import emit_radix_sort
 from .scan_sort.radix_schedule import RadixSortSchedule
-from .scan_sort.scan_schedule import LookbackSchedule
+from .scan_sort.scan_schedule import LookbackSchedule, TwoPassScanSchedule
 from .scan_sort.shared_topk_emit import emit_shared_topk
 from .scan_sort.shared_topk_schedule import SharedTopKSchedule
 from .scan_sort.sort_schedule import SortSchedule
@@ -64,6 +64,7 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     TransposeSchedule: emit_transpose,
     **dict.fromkeys((ResidentRowSchedule, SmemRowSchedule, LoopedRowSchedule), emit_rows),
     **dict.fromkeys((LookbackSchedule, SortSchedule), emit_rows),
+    TwoPassScanSchedule: emit_two_pass_scan,
     RadixSortSchedule: emit_radix_sort,
     ScatterSchedule: emit_scatter,
     PrivateScatterSchedule: emit_private_scatter,

@@ -64,6 +64,7 @@ FORMS = {
     "looped rows": Form("LoopedRow", "x / sum(x)", {"x": (37, 1000)}, facts={}),
     "persistent clusters": Form("PersistentCluster", "layer_norm(x, w, b)", {"x": (9, 65532)} | LONG),
     "scan": Form("Lookback", "cumsum(x)", {"x": (40003,)}),
+    "scan in two passes": Form("TwoPassScan", "cumsum(x, axis=0)", {"x": (2500, 20)}),
     "sort": Form("Sort", "argsort(x)", {"x": (2, 1003)}),
     "top k of long rows": Form("Sort", "topk(x, 50)", {"x": (2, 5001)}),
     "sort of short rows": Form("Sort", "sort(x)", {"x": (9, 103)}),

@@ -131,7 +131,7 @@ class PhaseEmitter:
         for use in phase.folds:
             self.src.assign(accumulator_name(use), self.reduction(use).initial())
 
-    def tile(self, number: int, phase: Phase, behind: Callable[[], None] = lambda: None) -> None:
+    def tile(self, number: int | str, phase: Phase, behind: Callable[[], None] = lambda: None) -> None:
         """The work of one iteration on its tile; `behind` emits what follows the tile's elements."""
         if phase.tile_phases:
             self._tile_phases(number, phase, behind)
@@ -150,7 +150,7 @@ class PhaseEmitter:
     def _accumulate(self, use: Reduction, state: str) -> None:
         self.src.assign(accumulator_name(use), self.reduction(use).merge(accumulator_name(use), state))
 
-    def _tile_phases(self, number: int, phase: Phase, behind: Callable[[], None]) -> None:
+    def _tile_phases(self, number: int | str, phase: Phase, behind: Callable[[], None]) -> None:
         """A tile reduced as if it were a row, phase by phase; its state is combined into the row's."""
         for k, part in enumerate(phase.tile_phases):
             self.elements.compute(self, f"{number}_{k}", part)

@@ -114,6 +114,7 @@ class RowIndex:
         src, s = self.src, self.schedule
         src.assign("rows", self.count_rows())
         block = tile_row("tile_index", "tiles") if s.decoupled_lookback else src.block
+        block = number if number and s.rows_across_lanes else block
         if s.rows_across_lanes:
             src.assign("row_index", f"{block} * {s.rows} + ({thread_idx()} & {WARP - 1})")
         elif s.max_threads:

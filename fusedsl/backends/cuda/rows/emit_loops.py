@@ -40,6 +40,13 @@ class RowLoops:
         self.elements.sort.end(phase)
         emitter.forget()
 
+    def scan(self, emitter: PhaseEmitter, number: int | str, phase: Phase) -> None:
+        """A loop that scans a row tile by tile; the state of all is carried to its end."""
+        emitter.begin_loop(phase)
+        with self._in_order(phase):
+            emitter.tile(number, phase)
+        emitter.forget()
+
     def _plain(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         self.elements.early.emit(emitter)
         emitter.begin_loop(phase)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ....kernel_ir.phase import Phase, ScanUse
 from ..emit.intrinsic import Function, Named
@@ -40,6 +40,7 @@ class RowScans:
     schedule: RowSchedule
     row: str
     states: str = ""  # the bytes of the tiles' states
+    before: dict[str, str] = field(default_factory=dict)  # by name of a scan: what lies before the first tile of a loop
 
     def backwards(self, phase: Phase) -> bool:
         return any(use.reverse for use in phase.scan_uses)
@@ -48,7 +49,7 @@ class RowScans:
         """The states before the first tile of a loop."""
         for use in phase.scan_uses:
             _, initial = self._define(use)
-            self.src.assign(carried_state(use), initial())
+            self.src.assign(carried_state(use), self.before.get(name_of(use)) or initial())
 
     def emit(self, emitter: PhaseEmitter, number: int | str, phase: Phase) -> None:
         """The scans of a phase and the bodies after them, once the first body has run."""

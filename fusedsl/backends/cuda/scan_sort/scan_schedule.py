@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....hardware import Hardware, blocks_for, registers_for
@@ -33,6 +33,10 @@ LOOKBACK_WORDS = 64
 # many of an SM in all.
 ACROSS_LANES, ACROSS_COLUMNS, ACROSS_MOST, ACROSS_THREADS = 8, 8, 32, 768
 
+# Scans in two passes: rows side by side, parts of a row, and tiles of a part, at least; bytes of a part of a state;
+# registers beside the estimate, as blocks that wait for each other cannot be fewer after a spill.
+LEAST_LANES, LEAST_PARTS, LEAST_TURNS, RECORD_PART, SPARE = 8, 4, 4, 8, 8
+
 
 @dataclass(frozen=True)
 class LookbackSchedule(RowSchedule):
@@ -47,6 +51,36 @@ class LookbackSchedule(RowSchedule):
         return LaunchConfig(rows * tiles, self.block_threads, semaphores=semaphores)
 
 
+@dataclass(frozen=True)
+class TwoPassScanSchedule(RowSchedule):
+    """A scan of few rows in two passes: each block has a part of 32 neighbouring rows, whose total it finds first.
+
+    All blocks pass a grid barrier between the passes; then a block merges what lies before its part.
+    """
+
+    rows_across_lanes = True
+    blocked_layout = True
+    grid_sync = True
+    length_specialized = False
+    parts: int = field(default=1, compare=False)  # of a row: blocks that share it
+
+    @property
+    def elements_in_flight(self) -> int:
+        return 0
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        groups = -(-prod(extents[: kernel.row_axes]) // WARP)
+        (use,) = kernel.phases[0].scan_uses
+        blocks, bytes = groups * self.parts, groups * self.parts * WARP * lane_record_bytes(use)
+        launch = LaunchConfig(blocks, self.block_threads, cooperative=True, workspace=bytes)
+        return replace(launch, semaphores=2 * groups, grid_multiple=groups)
+
+
+def lane_record_bytes(use: ScanUse) -> int:
+    """Bytes of the state that a block leaves for a row."""
+    return RECORD_PART * len(use.accumulators)
+
+
 def has_scans(kernel: KernelIR) -> bool:
     """Whether some phase scans."""
     return any(phase.scans for phase in kernel.phases)
@@ -59,7 +93,10 @@ def schedule_scan(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
         resident = schedule_rows(kernel, extents, hardware) if folds or extents[-1] <= LONGEST else None
         if isinstance(resident, ResidentRowSchedule) and resident.block_threads <= 1024:
             return replace(resident, epilogue_vectors=0)
-    return _across(kernel, extents, hardware) or _linked(kernel, extents, hardware) or _along(kernel, extents, hardware)
+    ways = (_two_passes, _across, _linked)
+    return next(filter(None, (way(kernel, extents, hardware) for way in ways)), None) or _along(
+        kernel, extents, hardware
+    )
 
 
 def generic_scan(
@@ -79,7 +116,8 @@ def generic_scan(
                 )
     columns = SHORT if extents[-1] <= SHORT else LONGEST
     like = (*extents[:-1], columns)
-    schedule = _across(kernel, like, hardware) or _linked(kernel, extents, hardware) or _along(kernel, like, hardware)
+    across = _two_passes(kernel, extents, hardware) or _across(kernel, like, hardware)
+    schedule = across or _linked(kernel, extents, hardware) or _along(kernel, like, hardware)
     return kernel, replace(schedule, reason=schedule.reason.replace(f"{columns} columns", f"{extents[-1]} columns"))
 
 
@@ -168,6 +206,37 @@ def tile_state_bytes(use: ScanUse) -> int:
 def max_misalignment(kernel: KernelIR, width: int) -> int:
     """Columns by which a row may begin behind the start of its first vector."""
     return width - 1 if any(operand.access == "peeled" for operand in kernel.operands) else 0
+
+
+def _two_passes(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> TwoPassScanSchedule | None:
+    """Few rows that lie side by side, and are long: a warp of neighbouring rows would be alone on an SM.
+
+    Predicted: both passes read what does not stay in the L2, so a scan takes half as long again as one reading.
+    """
+    rows, columns, full = prod(extents[: kernel.row_axes]), extents[-1], kernel.element_operands
+    (phase, *others) = kernel.phases
+    plain = not (others or phase.folds or phase.row or phase.row_stores or kernel.index64 or kernel.pointers)
+    plain = plain and len(phase.scan_uses) == 1 and not phase.scan_uses[0].reverse and not kernel.is_subkernel
+    groups = -(-rows // WARP)
+    if not plain or kernel.column_axes > 1 or any(p.axis >= kernel.row_axes for p in kernel.positions):
+        return None
+    if any(kernel.operands[k].strides[-1] == "1" for k in full) or not full or rows < LEAST_LANES:
+        return None
+    lanes = 2 * ACROSS_LANES
+    need = _registers(kernel, ACROSS_COLUMNS) + SPARE
+    while lanes > 1 and registers_for(hardware, 1, lanes * WARP) < need:
+        lanes //= 2
+    blocks = blocks_for(hardware, need, lanes * WARP)
+    parts = min(blocks * hardware.multiprocessors // groups, columns // (lanes * ACROSS_COLUMNS * LEAST_TURNS))
+    if parts < LEAST_PARTS:
+        return None
+    registers = predicted_registers(kernel, hardware, need, blocks, lanes * WARP)
+    reason = (
+        f"{rows} rows side by side: {parts} blocks of {lanes * WARP} threads share 32 of them, and find the totals of "
+        f"their parts before they scan these"
+    )
+    schedule = TwoPassScanSchedule(1, ACROSS_COLUMNS, 0, lanes, WARP, blocks, parts=parts)
+    return replace(schedule, reason=reason, registers=registers)
 
 
 def _across(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:

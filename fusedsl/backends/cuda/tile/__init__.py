@@ -86,6 +86,7 @@ is_last_block = _FILE.function("is_last_block", "semaphores, index, blocks")
 grid_barrier_wait = _FILE.function("grid_barrier_wait", "semaphores, index, count")
 grid_barrier_reset = _FILE.function("grid_barrier_reset", "semaphores, index, blocks")
 store_partial = _FILE.maker("store_partial", "op, begin", "address, state")
+store_lane_partial = _FILE.maker("store_lane_partial", "op", "address, state")
 load_partial = _FILE.maker("load_partial", "op, begin", "address")
 
 _FILE = File("tile.matrix_descriptor")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..compiler.numba_backend import F32, F64, I1, I8, I16, I32, I64, VOID, Emitter, emitted, ir, types
 from .reduce import ReduceOp, state_of
+from .shuffle import WARP
 
 ALIGNMENT = 8  # bytes, of each part of a state
 WAIT = "AWAIT_OTHERS_${:uid}"
@@ -54,6 +55,15 @@ def store_partial(e, at, value, *, rule_of: ReduceOp, begin: int):
         for part in state_of(e, rule_of, value):
             st_global(e, b.add(at, I64(address)), part)
             address += ALIGNMENT
+
+
+@emitted(types.void)
+def store_lane_partial(e, at, value, *, rule_of: ReduceOp):
+    """`store_lane_partial(address, state)`: each lane of the first warp stores the state of its row as a record."""
+    b = e.builder
+    with b.if_then(b.icmp_unsigned("<", e.special_register("tid.x"), I32(WARP))):
+        for number, part in enumerate(state_of(e, rule_of, value)):
+            st_global(e, b.add(at, I64(number * ALIGNMENT)), part)
 
 
 @emitted(lambda rule_of: rule_of.merge.result)
