@@ -16,7 +16,7 @@ from ..split_heuristics import fold_bytes, state_words
 from ..tile import Tile, TileIntrinsics, grid_barrier_reset, grid_barrier_wait, is_last_block
 from . import ColumnReducer, ColumnReducerIntrinsics
 from .emit_index import ColumnIndex
-from .layout import ColumnSchedule, record_bytes, record_places
+from .layout import ColumnSchedule, record_bytes, record_offsets
 
 TILES = 16  # tiles that share the reference of the first one: rounding grows with their number
 BATCH_WORDS = 32  # registers for partial records that a thread loads at once
@@ -73,10 +73,10 @@ class ColumnElements:
 
     def load(self, load: Load) -> None:
         name, k = load.value.name, load.operand
-        kind, place, stride = self.index.access(k)
+        kind, start, stride = self.index.access(k)
         self.src.stored[name] = self.kernel.operands[k].dtype
         read = self._bind(f"load_{name}", "load", self.src.stored[name].name, kind, *self.index.displacement(k))
-        self.src.assign(name, read(self.index.bases[k], place, "columns", *stride))
+        self.src.assign(name, read(self.index.bases[k], start, "columns", *stride))
 
     def load_row(self, load: Load) -> None:
         """One vector with a value for each row."""
@@ -98,9 +98,9 @@ class ColumnElements:
 
     def store(self, name: str, store: Store, value: str) -> str:
         k = store.operand
-        kind, place, stride = self.index.access(k)
+        kind, start, stride = self.index.access(k)
         write = self._bind(name, "store", self.kernel.operands[k].dtype.name, kind)
-        return write(self.index.bases[k], place, value, "column", "columns", *stride)
+        return write(self.index.bases[k], start, value, "column", "columns", *stride)
 
     def store_row(self, name: str, store: Store) -> str:
         k = store.operand
@@ -235,7 +235,7 @@ class ColumnStrip:
         """Leave the states of this block; whoever goes on merges all of the strip, in the order of the parts."""
         src, s, before = self.src, self.schedule, self.exchange
         batch = max(1, BATCH_WORDS // (s.width * state_words([phase])))
-        record, offsets = record_bytes(s, self.kernel), record_places(s, phase)
+        record, offsets = record_bytes(s, self.kernel), record_offsets(s, phase)
         first = f"({before} * int64(strips) + int64(strip_index))" if before else "int64(strip_index)"
         src.assign("partials", f"workspace + {first} * splits * {record}")
         loads = []

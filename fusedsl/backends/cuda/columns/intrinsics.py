@@ -102,16 +102,16 @@ class ColumnReducer:
         e.barrier()  # the results of an earlier fold have been read
         for k, state in enumerate(states):
             lent = b.icmp_signed("<", I32(k), shift)
-            place = b.and_(b.sub(I32(k), shift), I32(self.width - 1))
+            slot = b.and_(b.sub(I32(k), shift), I32(self.width - 1))
             owner = b.select(lent, b.sub(lane, I32(1)), lane)
             with b.if_then(b.not_(b.and_(lent, first_lane))):
-                write_part(e, columns, b.add(b.mul(place, threads), b.add(first, owner)), state)
+                write_part(e, columns, b.add(b.mul(slot, threads), b.add(first, owner)), state)
         e.barrier()
         moved = []
         for k in range(self.width):
             lent = b.icmp_signed(">=", I32(k), b.sub(I32(self.width), shift))
-            place = b.select(b.and_(lent, last_lane), I32(0), I32(k))
-            moved.append(read_part(e, columns, b.add(b.mul(place, threads), b.add(first, lane)), kinds))
+            slot = b.select(b.and_(lent, last_lane), I32(0), I32(k))
+            moved.append(read_part(e, columns, b.add(b.mul(slot, threads), b.add(first, lane)), kinds))
         return self._pack(e, rule_of, moved)
 
     @emitted(types.void)
@@ -208,23 +208,23 @@ class ColumnReducer:
         threads = b.mul(levels, side)
         first = b.add(b.mul(level, side), lane)
 
-        def place(of: ir.Value, k: int) -> ir.Value:
+        def slot_of(of: ir.Value, k: int) -> ir.Value:
             return b.add(of, b.mul(threads, I32(k)))
 
         def several() -> list[ir.Value]:
             e.barrier()  # the results of an earlier fold have been read
             for k, state in enumerate(states):
-                write_part(e, columns, place(first, k), state)
+                write_part(e, columns, slot_of(first, k), state)
             e.barrier()
             with repeated(e, b.lshr(levels, I32(1)), lambda half: b.icmp_unsigned(">", half, I32(0)), _half(b)) as half:
                 with b.if_then(b.icmp_unsigned("<", level, half)):
                     distance = b.mul(half, side)
                     for k in range(self.width):
-                        own = place(first, k)
+                        own = slot_of(first, k)
                         pair = read_part(e, columns, own, kinds) + read_part(e, columns, b.add(own, distance), kinds)
                         write_part(e, columns, own, rule_of.merge.emit(e, pair))
                 e.barrier()
-            return [part for k in range(self.width) for part in read_part(e, columns, place(lane, k), kinds)]
+            return [part for k in range(self.width) for part in read_part(e, columns, slot_of(lane, k), kinds)]
 
         flat = when(e, b.icmp_unsigned(">", levels, I32(1)), [part for state in states for part in state], several)
         return [flat[k * len(kinds) : (k + 1) * len(kinds)] for k in range(self.width)]
@@ -240,8 +240,8 @@ class ColumnReducer:
             group, element = b.lshr(number, I32(self.columns.bit_length() - 1)), b.and_(number, I32(self.columns - 1))
             first = b.add(b.mul(b.add(b.mul(group, I32(merged_levels)), I32(begin)), I32(self.columns)), element)
             partials = [read_part(e, columns, b.add(first, I32(n * self.columns)), kinds) for n in range(merged_levels)]
-            place = b.add(number, I32((begin + groups * merged_levels) * self.columns))
-            write_part(e, columns, place, rule_of.tree(e, partials))
+            slot = b.add(number, I32((begin + groups * merged_levels) * self.columns))
+            write_part(e, columns, slot, rule_of.tree(e, partials))
 
         if items < threads:
             with b.if_then(b.icmp_unsigned("<", thread, I32(items))):

@@ -79,18 +79,18 @@ def strip_count(schedule: ColumnSchedule, kernel: KernelIR, extents: tuple[int, 
     return strips_of_lanes(kernel, extents, schedule.threads_x)
 
 
-def record_places(schedule: ColumnSchedule, phase: Phase) -> list[int]:
+def record_offsets(schedule: ColumnSchedule, phase: Phase) -> list[int]:
     """Where the states of each fold begin in what a block of a split strip leaves, in bytes; at last, where it ends."""
-    states, places = (schedule.max_threads or schedule.threads_x) * schedule.width, [0]
+    states, offsets = (schedule.max_threads or schedule.threads_x) * schedule.width, [0]
     for use in phase.folds:
         sizes = (-(-states * value.dtype.itemsize // ALIGNMENT) * ALIGNMENT for value in use.accumulators)
-        places.append(places[-1] + sum(sizes))
-    return places
+        offsets.append(offsets[-1] + sum(sizes))
+    return offsets
 
 
 def record_bytes(schedule: ColumnSchedule, kernel: KernelIR) -> int:
     """What a block of a split strip leaves for the others after a phase."""
-    return max(record_places(schedule, phase)[-1] for phase in kernel.phases)
+    return max(record_offsets(schedule, phase)[-1] for phase in kernel.phases)
 
 
 def block_state_bytes(schedule: ColumnSchedule, kernel: KernelIR) -> int:

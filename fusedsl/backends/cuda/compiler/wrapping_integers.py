@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-PLACES = ("kernel", "work")  # functions of a generated file that compute no values, but where they are
+ADDRESSING = ("kernel", "work")  # functions of a generated file that compute no values, but where they are
 OVERFLOWING = (ast.Add, ast.Sub, ast.Mult)
 
 
@@ -19,7 +19,7 @@ def wrapping(tree: ast.Module) -> ast.Module:
 
 class _Wrapping(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return node if node.name in PLACES else self.generic_visit(node)
+        return node if node.name in ADDRESSING else self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)

@@ -71,8 +71,8 @@ def _emit_loads(src: SourceBuilder, width: int) -> None:
     with src.if_else("full_tile") as (full, partial):
         for base, loads in shifted.items():
             operands = [src.kernel.operands[load.operand] for load in loads]
-            places = tuple(x.displacement for x in operands)
-            read = src.bind(f"load_{loads[0].value.name}", load_shifted(TILE, operands[0].dtype.name, places))
+            displacements = tuple(x.displacement for x in operands)
+            read = src.bind(f"load_{loads[0].value.name}", load_shifted(TILE, operands[0].dtype.name, displacements))
             with full:
                 src.assign(", ".join(load.value.name for load in loads), read(src.names.pointer(base), "start", "n"))
         together = [load for loads in shifted.values() for load in loads]
@@ -103,8 +103,8 @@ def _shifted(kernel: KernelIR, width: int) -> dict[int, list[Load]]:
 def _saves(kernel: KernelIR, base: int, loads: list[Load], width: int) -> bool:
     """Whether shifted loads of whole words read neighbours that others read, too."""
     operands, own = [kernel.operands[load.operand] for load in loads], kernel.operands[base]
-    places = {d + k for x in operands for d in [x.displacement] for k in range(width)}
-    return len(loads) > 1 and own.access == "vector" and own.dtype.bits >= 32 and len(places) < width * len(loads)
+    distinct = {d + k for x in operands for d in [x.displacement] for k in range(width)}
+    return len(loads) > 1 and own.access == "vector" and own.dtype.bits >= 32 and len(distinct) < width * len(loads)
 
 
 def _emit_grid(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:

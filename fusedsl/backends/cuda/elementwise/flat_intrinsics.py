@@ -45,23 +45,23 @@ def positions_in_order(e, start, *sizes, kinds, tile: Tile, axes: int):
 
 def _split(e: Emitter, number: ir.Value, extents: list, magics: list) -> list[ir.Value]:
     """The position on each axis of the element with this number."""
-    b, place, rest = e.builder, [], number
+    b, position, rest = e.builder, [], number
     for extent, magic in zip(extents[:0:-1], magics[:0:-1]):
         whole = quotient(b, rest, magic)
-        place.append(b.sub(rest, b.mul(whole, extent)))
+        position.append(b.sub(rest, b.mul(whole, extent)))
         rest = whole
-    return [rest, *reversed(place)]
+    return [rest, *reversed(position)]
 
 
-def _next(e: Emitter, place: list[ir.Value], extents: list) -> list[ir.Value]:
+def _next(e: Emitter, position: list[ir.Value], extents: list) -> list[ir.Value]:
     """The position of the next element in order."""
     b, after, carry = e.builder, [], I32(1)
-    for here, extent in zip(reversed(place[1:]), reversed(extents[1:])):
+    for here, extent in zip(reversed(position[1:]), reversed(extents[1:])):
         further = b.add(here, carry)
         full = b.icmp_signed("==", further, extent)
         after.append(b.select(full, I32(0), further))
         carry = b.zext(full, I32)
-    return [b.add(place[0], carry), *reversed(after)]
+    return [b.add(position[0], carry), *reversed(after)]
 
 
 def _at_most(e: Emitter, position: ir.Value, extent: ir.Value) -> ir.Value:

@@ -70,10 +70,10 @@ class RepeatedIndex(MultiAxisIndex):
             size = "row_vectors" if axis == last else names.extent(axis)
             arguments += [size, names.magic(axis)]
             lines.append(f"q{axis} = {divide(rest, size, names.magic(axis))}")
-            lines.append(f"c{axis} = {self._place(axis, f'int32({rest} - int32(q{axis} * {size}))')}")
+            lines.append(f"c{axis} = {self._position(axis, f'int32({rest} - int32(q{axis} * {size}))')}")
             rest = f"q{axis}"
-        return arguments, [*lines, f"c{self.axes[1]} = {self._place(self.axes[1], rest)}"]
+        return arguments, [*lines, f"c{self.axes[1]} = {self._position(self.axes[1], rest)}"]
 
-    def _place(self, axis: int, number: str) -> str:
+    def _position(self, axis: int, number: str) -> str:
         """A position, of the number of a vector where vectors lie along the axis."""
         return f"int32({number} * {self.width})" if axis == self.axes[-1] and self.width > 1 else number

@@ -26,8 +26,8 @@ def load_shifted(tile: Tile, name: str, displacements: Sequence[int]) -> Callabl
         b = e.builder
         tiles: list[list[ir.Value]] = [[] for _ in displacements]
         for vector in range(tile.vectors):
-            place = tile.place(e, kinds[1], start, vector)
-            (first,) = tile.addresses(e, kind, "1", address, place, None)
+            vector_begin = tile.begin(e, kinds[1], start, vector)
+            (first,) = tile.addresses(e, kind, "1", address, vector_begin, None)
             elements: dict[int, ir.Value] = {}
             for begin, count in aligned_parts(needed, min(tile.width, ACCESS_BYTES // kind.itemsize)):
                 at = b.add(first, I64(begin * kind.itemsize))

@@ -12,10 +12,10 @@ def shared_bytes(e, *, size: int):
     return e.builder.ptrtoint(e.shared_array(I8, size), I64)
 
 
-def clamp_row(b: ir.IRBuilder, place: ir.Value, count: ir.Value, width: int) -> ir.Value:
+def clamp_row(b: ir.IRBuilder, row: ir.Value, count: ir.Value, width: int) -> ir.Value:
     """A place from which `width` elements are there."""
     last = b.sub(count, I32(width))
-    return b.select(b.icmp_signed("<", place, last), place, last)
+    return b.select(b.icmp_signed("<", row, last), row, last)
 
 
 def offset_address(b: ir.IRBuilder, address: ir.Value, steps: ir.Value, stride: ir.Value, kind: DType) -> ir.Value:

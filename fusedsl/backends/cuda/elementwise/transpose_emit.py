@@ -46,15 +46,15 @@ class TransposeEmitter:
         schedule, names, assign = self.schedule, self.src.names, self.src.assign
         digits, shift = schedule.digits(self.kernel.axes), schedule.edge.bit_length() - 1
         rest = self.src.block
-        for place in range(len(digits) - 1, 0, -1):
-            axis = digits[place]
+        for index in range(len(digits) - 1, 0, -1):
+            axis = digits[index]
             size = names.extent(axis)
             if axis in (schedule.axis, self.last):
                 size = f"int32(int64({size} + {schedule.edge - 1}) >> {shift})"
             else:
                 size = f"int32({size})"
             assign(f"count{axis}", size)
-            assign(f"quotient{axis}", divide(rest, f"count{axis}", names.magic(place)))
+            assign(f"quotient{axis}", divide(rest, f"count{axis}", names.magic(index)))
             assign(f"tile{axis}", f"int64(int32({rest} - int32(quotient{axis} * count{axis})))")
             rest = f"quotient{axis}"
         assign(f"tile{digits[0]}", f"int64({rest})")

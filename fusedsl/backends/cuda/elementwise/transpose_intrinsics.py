@@ -160,7 +160,7 @@ class SmemTranspose:
     def load(self, e, base, column_stride, rows, columns):
         """`fetch(base, column_stride, rows, columns)`: this thread's share of the patch, as words for shared memory."""
         b, elements = e.builder, []
-        for row, column in self._places(e):
+        for row, column in self._positions(e):
             lines = []
             for k in range(self.group):
                 at = clamp_row(b, b.add(column, I32(k)), columns, 1)
@@ -173,7 +173,7 @@ class SmemTranspose:
     def store_smem(self, e, shared, packed):
         """`store_smem(shared, packed)`: store the fetched tile to shared memory."""
         words = e.unpack(packed, len(self.register_type))
-        for number, (row, column) in enumerate(self._places(e)):
+        for number, (row, column) in enumerate(self._positions(e)):
             for j in range(self.length):
                 at = self._shared(e, shared, e.builder.add(row, I32(j)), column)
                 st_shared(e, self.word, 1, at, [words[number * self.length + j]])
@@ -202,7 +202,7 @@ class SmemTranspose:
     def store(self, e, shared, base, column_stride, rows, columns):
         """`store(shared, base, column_stride, rows, columns)`: store the results from shared memory to the array."""
         b = e.builder
-        for row, column in self._places(e):
+        for row, column in self._positions(e):
             words = []
             for j in range(self.length):
                 at = self._shared(e, shared, b.add(row, I32(j)), column)
@@ -213,7 +213,7 @@ class SmemTranspose:
                 room = b.select(b.icmp_signed("<", here, columns), b.sub(rows, row), I32(0))
                 self._write(e, line, row, [element_of_word(b, self.size, self.group, word, k) for word in words], room)
 
-    def _places(self, e: Emitter) -> list[tuple[ir.Value, ir.Value]]:
+    def _positions(self, e: Emitter) -> list[tuple[ir.Value, ir.Value]]:
         """(first row, first column) of each piece of `length` rows and `group` columns that a thread moves."""
         b, edge = e.builder, self.patch.edge
         down = min(SWIZZLED if self.vectorized else WARP, edge // self.length)  # lanes of a warp along the rows

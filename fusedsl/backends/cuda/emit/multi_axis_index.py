@@ -45,7 +45,7 @@ class MultiAxisIndex:
         self.operands = sorted({self._placed_as(k) for k in operands if not self.src.kernel.operands[k].one_line})
         self.position_axes = [p.axis for p in self.src.kernel.positions if p.axis in self.axes]
         if self.operands or self.position_axes:
-            self._define_place(vectors, step)
+            self._define_vector_offsets(vectors, step)
         self._count()
 
     def define_line(self, vectors: int, step: int, checks: str) -> None:
@@ -70,7 +70,7 @@ class MultiAxisIndex:
         for position in self.src.kernel.positions:
             self.position(position)
 
-    def _define_place(self, vectors: int, step: Mapping[str, Any]) -> None:
+    def _define_vector_offsets(self, vectors: int, step: Mapping[str, Any]) -> None:
         src, index, operands = self.src, self.index, self.operands
         steps = src.bind("vector_tile", Tile(width=1, vectors=vectors, **step, checks="." * vectors))
         self.numbers = src.bind("vector_indices", steps.vectors_from())
@@ -82,7 +82,7 @@ class MultiAxisIndex:
         kinds = ", ".join(["int64" if name.startswith("m") and name[1:].isdigit() else index for name in arguments])
         decorator = steps.elementwise(f"{kinds} -> {', '.join([index] * len(results))}")
         body = ['"""The element offset of a vector in each operand."""', *lines]
-        self.place = src.function(decorator, "vector_offsets", arguments, [*body, f"return {', '.join(results)}"])
+        self.offsets_of = src.function(decorator, "vector_offsets", arguments, [*body, f"return {', '.join(results)}"])
         self.arguments = arguments[1:]
 
     def _count(self) -> None:
@@ -131,7 +131,7 @@ class MultiAxisIndex:
         results = [f"place_{axis}" for axis in self.position_axes] + [self.offset(k) for k in self.operands]
         if results:
             given = (f"{self.index}({a})" if "stride" in a or a[0] == "n" else a for a in self.arguments)
-            self.src.assign(", ".join(results), self.place(self.numbers(self.first, self.count), *given))
+            self.src.assign(", ".join(results), self.offsets_of(self.numbers(self.first, self.count), *given))
 
     def _find_element(self) -> None:
         """The first element of a thread's vectors where one line holds all."""
@@ -165,7 +165,7 @@ class MultiAxisIndex:
     def tile(self, k: int) -> TileIntrinsics:
         return self.line if self.src.kernel.operands[k].one_line else self.whole
 
-    def place_in(self, k: int) -> tuple[str, str]:
+    def vector_start(self, k: int) -> tuple[str, str]:
         """Where a thread's vectors of an operand begin, and where these end."""
         of_line = self.src.kernel.operands[k].one_line
         return (f"element{self.suffix}", "elements") if of_line else (self.offset(k), self.count)
@@ -178,7 +178,7 @@ class MultiAxisIndex:
         kind, stride = src.access(k, self.width)
         src.stored[load.value.name] = src.kernel.operands[k].dtype
         read = src.bind(f"load_{name}", self.tile(k).load(src.stored[load.value.name].name, kind))
-        src.assign(name, read(self.base(k), *self.place_in(k), *stride))
+        src.assign(name, read(self.base(k), *self.vector_start(k), *stride))
 
     def position(self, position: Position) -> None:
         name, along = position.value.name, position.axis == self.axes[-1]
@@ -193,6 +193,6 @@ class MultiAxisIndex:
         src, k = self.src, store.operand
         kind, stride = src.access(k, self.width)
         write = src.bind(name, self.tile(k).store(src.kernel.operands[k].dtype.name, kind))
-        begin, end = self.place_in(k)
+        begin, end = self.vector_start(k)
         first = begin if src.kernel.operands[k].one_line else self.first
         return write(self.base(k), begin, value, first, end, *stride)

@@ -74,18 +74,18 @@ def _shifted(e: Emitter, numbers: list[ir.Value], by: ir.Value, shares: int, cou
     return numbers
 
 
-def neighbours(e: Emitter, name: str, places: list[ir.Value], seed: ir.Value, stream: ir.Value) -> list[ir.Value]:
+def neighbours(e: Emitter, name: str, positions: list[ir.Value], seed: ir.Value, stream: ir.Value) -> list[ir.Value]:
     """The numbers at some positions; where these turn out to be neighbours, each counter is asked once."""
     b = e.builder
-    if len(places) == 1:
-        return [_alone(e, name, places[0], seed, stream)]
+    if len(positions) == 1:
+        return [_alone(e, name, positions[0], seed, stream)]
     near = ir.Constant(ir.IntType(1), 1)
-    for k, position in enumerate(places[1:], 1):
-        near = b.and_(near, b.icmp_unsigned("==", b.sub(position, places[0]), I64(k)))
+    for k, position in enumerate(positions[1:], 1):
+        near = b.and_(near, b.icmp_unsigned("==", b.sub(position, positions[0]), I64(k)))
     return e.either(
         near,
-        lambda: _in_a_row(e, name, places[0], len(places), seed, stream),
-        lambda: [_alone(e, name, position, seed, stream) for position in places],
+        lambda: _in_a_row(e, name, positions[0], len(positions), seed, stream),
+        lambda: [_alone(e, name, position, seed, stream) for position in positions],
     )
 
 

@@ -108,8 +108,8 @@ class MatmulEmitter:
             f"factor_coordinates{k}": k_slice_coordinates(along),
             f"store_factor{k}": store_k_slice(dtype.name, along),
         }
-        places, put = src.bind_several(bindings)
-        src.assign(f"{kind}s_in_tile, steps_in_tile", places())
+        coordinates, put = src.bind_several(bindings)
+        src.assign(f"{kind}s_in_tile, steps_in_tile", coordinates())
         src.emit(put(f"k_slice{k}_at", self.addresses.factor(kind, body, k)))
 
     # -- after the accumulators
@@ -122,6 +122,6 @@ class MatmulEmitter:
             f"output_coordinates{part}": output_coordinates(part),
             f"slice{part}": ACCUMULATORS.slice(4 * part, 4),
         }
-        places, take = src.bind_several(bindings)
-        src.assign("rows_in_tile, columns_in_tile", places())
+        coordinates, take = src.bind_several(bindings)
+        src.assign("rows_in_tile, columns_in_tile", coordinates())
         self.addresses.finish(self.kernel.phases[0], [take(f"totals{k}") for k in range(len(self.folds))], scatter)

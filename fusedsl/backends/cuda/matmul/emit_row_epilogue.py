@@ -80,8 +80,8 @@ class RowEpilogue:
             src.assign(name, read(self.coordinates.column_base(load.operand), "True", "valid_columns", *step))
         for p in self.positions:
             if p.axis == columns[-1]:
-                places = src.bind(f"at_{p.value.name}", self.vectors.column_positions(p.value.dtype.name))
-                src.assign(p.value.name, places(f"c{p.axis}"))
+                positions = src.bind(f"at_{p.value.name}", self.vectors.column_positions(p.value.dtype.name))
+                src.assign(p.value.name, positions(f"c{p.axis}"))
             elif p.axis in columns:
                 src.assign(p.value.name, f"{p.value.dtype.name}(c{p.axis})")
 

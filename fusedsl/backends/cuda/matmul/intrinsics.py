@@ -43,14 +43,14 @@ def _own_elements(e: Emitter, along: bool) -> list[tuple[ir.Value, ir.Value]]:
 
 @emitted(types.UniTuple(types.UniTuple(types.int64, EACH), 2))
 def k_slice_coordinates(e, *, along: bool):
-    """`places()`: (lanes, steps) of the elements of a K-slice that this thread loads."""
+    """`coordinates()`: (lanes, steps) of the elements of a K-slice that this thread loads."""
     pairs = _own_elements(e, along)
     return [[e.builder.zext(pair[side], I64) for pair in pairs] for side in range(2)]
 
 
 @emitted(types.UniTuple(types.UniTuple(types.int64, OWN), 2))
 def output_coordinates(e, *, part: int):
-    """`places()`: (rows, columns) of the elements of the output tile that this thread sums, in one of its columns."""
+    """`coordinates()`: (rows, columns) of the elements of the output tile that this thread sums in a column."""
     b, (row, column) = e.builder, _digits(e, TEAM)
     rows = [b.zext(b.add(b.mul(row, I32(OWN)), I32(k)), I64) for k in range(OWN)]
     return [rows, [b.zext(b.add(column, I32(part * TEAM)), I64)] * OWN]

@@ -143,12 +143,12 @@ class MmaTile(MmaTileShape):
         row = b.add(row, b.lshr(lane, I32(2)))
         column = b.add(column, b.shl(b.and_(lane, I32(3)), I32(1)))
         start = b.add(to, b.mul(b.add(b.mul(row, I32(self.pitch)), column), I32(size)))
-        across, places = self.warp_columns // 8, []
+        across, pairs = self.warp_columns // 8, []
         for k in range(0, self.count, 2):
             block, half = divmod(k // 2, 2)
             i, j = divmod(block, across)
-            places.append((b.add(start, I32(((16 * i + 8 * half) * self.pitch + 8 * j) * size)), k))
-        return places
+            pairs.append((b.add(start, I32(((16 * i + 8 * half) * self.pitch + 8 * j) * size)), k))
+        return pairs
 
 
 def _guarded_parts(e: Emitter, words: list[ir.Value], is_last: bool) -> list[list[ir.Value]]:

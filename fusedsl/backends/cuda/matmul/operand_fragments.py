@@ -38,18 +38,18 @@ class Fragments:
             chunk = b.add(b.and_(b.lshr(first, I32(3)), I32(7)), mn_half)
             panel = b.mul(b.lshr(first, I32(6)), I32(self.block_k * SWIZZLE_BYTES))
         swizzled = b.shl(b.xor(chunk, b.and_(line, I32(7))), I32(4))
-        self.place = b.add(b.add(at, panel), b.add(b.shl(line, I32(7)), swizzled))
+        self.address = b.add(b.add(at, panel), b.add(b.shl(line, I32(7)), swizzled))
 
     def read(self, step: int, k: int) -> list[ir.Value]:
         """The k-th 16 M/N positions at a step."""
         b = self.e.builder
         if self.layout == "k":
-            place = b.add(b.xor(self.place, I32(self.step_bytes * step)), I32(16 * k * SWIZZLE_BYTES))
+            address = b.add(b.xor(self.address, I32(self.step_bytes * step)), I32(16 * k * SWIZZLE_BYTES))
         else:
             panel, within = divmod(16 * k, 64)
             further = 16 * step * SWIZZLE_BYTES + panel * self.block_k * SWIZZLE_BYTES
-            place = b.add(b.xor(self.place, I32(2 * within)), I32(further))
-        return matrices(self.e, place, self.layout == "mn")
+            address = b.add(b.xor(self.address, I32(2 * within)), I32(further))
+        return matrices(self.e, address, self.layout == "mn")
 
 
 class PaddedFragments:
@@ -66,8 +66,8 @@ class PaddedFragments:
     def start(self, at: ir.Value, first: ir.Value, lane: ir.Value) -> None:
         """Find a lane's first element, from M/N position `first` on, in the tile at an address."""
         b = self.e.builder
-        place = b.add(b.mul(b.and_(lane, I32(3)), I32(self.pitch)), b.add(first, b.lshr(lane, I32(2))))
-        self.place = b.add(at, b.mul(place, I32(self.kind.itemsize)))
+        address = b.add(b.mul(b.and_(lane, I32(3)), I32(self.pitch)), b.add(first, b.lshr(lane, I32(2))))
+        self.address = b.add(at, b.mul(address, I32(self.kind.itemsize)))
 
     def read(self, step: int, k: int) -> list[ir.Value]:
         """The k-th 16 M/N positions at a step."""
@@ -78,7 +78,7 @@ class PaddedFragments:
         found = []
         for q, n in order:
             further = ((self.steps * step + q) * self.pitch + n) * self.kind.itemsize
-            (element,) = ld_shared(self.e, self.kind, 1, self.e.builder.add(self.place, I32(further)))
+            (element,) = ld_shared(self.e, self.kind, 1, self.e.builder.add(self.address, I32(further)))
             found.append(self.e.builder.bitcast(element, I32) if element.type == F32 else element)
         return found
 

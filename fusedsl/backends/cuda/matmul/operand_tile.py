@@ -79,10 +79,10 @@ class OperandTile(OperandTileShape):
         values = iter(e.unpack(elements, self.mn_vectors * self.k_vectors))
         for k in range(self.mn_vectors):
             for n in range(self.k_vectors):
-                place = self._further(e, target, (mn, step), k * self.mn_stride, n * self.k_stride)
+                address = self._further(e, target, (mn, step), k * self.mn_stride, n * self.k_stride)
                 need, value = self._inside(e, mn, step, k, n), next(values)
                 with nullcontext() if need is None else b.if_then(need):
-                    st_shared(e, dtype(self.dtype), 1, place, [value])
+                    st_shared(e, dtype(self.dtype), 1, address, [value])
 
     def _elements(self) -> types.UniTuple:
         return stored_type(dtype(self.dtype), self.mn_vectors * self.k_vectors, 1)

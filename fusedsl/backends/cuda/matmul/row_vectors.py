@@ -62,10 +62,10 @@ class RowVectors(RowVectorShape):
                         e, kind, load_vector(e, kind, 1, address, self._single(e, elements_in_bounds, 0)) * self.width
                     )
                 else:
-                    places = self._strided(e, address, e.cast(step, kinds[3], i64))
+                    element_addresses = self._strided(e, address, e.cast(step, kinds[3], i64))
                     one = [
                         load_vector(e, kind, 1, at, self._single(e, elements_in_bounds, k))[0]
-                        for k, at in enumerate(places)
+                        for k, at in enumerate(element_addresses)
                     ]
                     elements += paired(e, kind, one)
             return e.pack(result, elements)
@@ -84,8 +84,8 @@ class RowVectors(RowVectorShape):
             if letter == "1":
                 store_vector(e, kind, self.width, address, _stored(e, kind, own), elements_in_bounds)
                 continue
-            places = self._strided(e, address, e.cast(step[0], kinds[4], i64)) if letter == "s" else [address]
-            for k, (at, one) in enumerate(zip(places, stored_elements(e, kind, own))):
+            targets = self._strided(e, address, e.cast(step[0], kinds[4], i64)) if letter == "s" else [address]
+            for k, (at, one) in enumerate(zip(targets, stored_elements(e, kind, own))):
                 store_vector(e, kind, 1, at, [one], self._single(e, elements_in_bounds, k))
 
     def _valid_elements(self, e: Emitter, given: tuple, kinds: tuple) -> list[tuple[ir.Value, ValidElements]]:

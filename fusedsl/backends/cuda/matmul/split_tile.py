@@ -24,9 +24,9 @@ def store_accumulators(name: str, shape: tuple[int, int], pitch: int, threads: i
     @emitted(types.void)
     def emit(e, address, at, *, kinds):
         width = ACCESS_BYTES // kind.itemsize
-        with _vectors(e, kind, shape, pitch, threads) as (offset, place):
+        with _vectors(e, kind, shape, pitch, threads) as (offset, part_offset):
             values = ld_shared(e, kind, width, e.builder.add(e.cast(at, kinds[1], i32), offset))
-            store_vector(e, kind, width, e.builder.add(address, place), values, None)
+            store_vector(e, kind, width, e.builder.add(address, part_offset), values, None)
 
     return emit
 
@@ -41,8 +41,8 @@ def add_split_accumulators(name: str, shape: tuple[int, int], pitch: int, thread
     @emitted(types.void)
     def emit(e, at, address, *, kinds):
         b, width, bytes = e.builder, ACCESS_BYTES // kind.itemsize, shape[0] * shape[1] * kind.itemsize
-        with _vectors(e, kind, shape, pitch, threads) as (offset, place):
-            parts = [_load(e, kind, b.add(address, b.add(place, I64(k * bytes)))) for k in range(splits)]
+        with _vectors(e, kind, shape, pitch, threads) as (offset, part_offset):
+            parts = [_load(e, kind, b.add(address, b.add(part_offset, I64(k * bytes)))) for k in range(splits)]
             add, total = b.fadd if kind.kind == "f" else b.add, parts[0]
             for part in parts[1:]:
                 total = [add(x, y) for x, y in zip(total, part)]

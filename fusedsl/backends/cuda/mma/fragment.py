@@ -80,7 +80,7 @@ class Fragment(FragmentLayout):
 
             @emitted(result, len(body.arguments))
             def emit(e, *values, kinds):
-                lists = [self.places(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
+                lists = [self.element_reader(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
                 return e.pack(
                     result, [_bits(e, body, lists, k, min(32, self.count - k)) for k in range(0, self.count, 32)]
                 )
@@ -89,7 +89,7 @@ class Fragment(FragmentLayout):
 
         return wrap
 
-    def places(self, e: Emitter, value: ir.Value, kind: types.Type, want: types.Type) -> Callable:
+    def element_reader(self, e: Emitter, value: ir.Value, kind: types.Type, want: types.Type) -> Callable:
         """The function that returns an argument of an element, by the element's number."""
         b = e.builder
         if not isinstance(kind, types.BaseTuple):
@@ -100,11 +100,11 @@ class Fragment(FragmentLayout):
             return lambda k: b.select(b.icmp_unsigned("!=", b.and_(k, I32(2)), I32(0)), lower, upper)
         first = e.unpack(value, len(kind))[0]
 
-        def place(k):
+        def value_of(k):
             step = b.or_(b.shl(b.lshr(k, I32(2)), I32(3)), b.and_(k, I32(1)))
             return e.cast(b.add(first, e.cast(step, types.int32, kind.dtype)), kind.dtype, want)
 
-        return place
+        return value_of
 
     @emitted(lambda self: types.UniTuple(types.boolean, self.count))
     def unpack_bits(self, e, given, *, kinds, packed: bool = False):
@@ -163,8 +163,8 @@ class Fragment(FragmentLayout):
 
         The box has `rows` rows per panel; `at` is the address of the warpgroup's first row.
         """
-        places = self.box_addresses(e, e.cast(at, kinds[0], types.int32), rows, e.special_register("tid.x"))
-        return [word for place in places for word in matrices(e, place)]
+        addresses = self.box_addresses(e, e.cast(at, kinds[0], types.int32), rows, e.special_register("tid.x"))
+        return [word for address in addresses for word in matrices(e, address)]
 
     @emitted(types.void)
     def store_smem(self, e, at, values, *, kinds, name: str, rows: int):

@@ -24,11 +24,11 @@ def store_row_values(name: str) -> Callable:
     kind = dtype(name)
 
     def rule(addresses, values, rows, limit):
-        def emit(e, places, held, numbers, end):
+        def emit(e, bases, held, numbers, end):
             b = e.builder
             end = e.cast(end, limit, rows.dtype)
             writes = b.icmp_unsigned("==", b.and_(e.special_register("tid.x"), I32(3)), I32(0))
-            for address, value, number in zip(e.unpack(places, ROWS), e.unpack(held, ROWS), e.unpack(numbers, ROWS)):
+            for address, value, number in zip(e.unpack(bases, ROWS), e.unpack(held, ROWS), e.unpack(numbers, ROWS)):
                 (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, values.dtype)])
                 in_bounds = b.and_(writes, b.icmp_signed("<", number, end))
                 store_vector(e, kind, 1, address, [element], ValidElements(b.zext(in_bounds, I32)))
@@ -53,8 +53,8 @@ def store_wide_box(e, at, values, *, kinds, first: int):
         chunk = b.add(b.lshr(lane, I32(1)), I32(2 * k))
         own = b.add(b.add(start_of(e, box, line), swizzled(e, line, chunk)), half)
         for row in range(ROWS):  # rows 8 apart: their chunks are permuted alike
-            place = (first // 8 + k) * 4 + 2 * row
-            st_shared(e, kind, 2, b.add(own, I32(row * 8 * SWIZZLE_BYTES)), elements[place : place + 2])
+            index = (first // 8 + k) * 4 + 2 * row
+            st_shared(e, kind, 2, b.add(own, I32(row * 8 * SWIZZLE_BYTES)), elements[index : index + 2])
 
 
 def scatter_fragment(width: int, name: str) -> Callable:
@@ -65,12 +65,12 @@ def scatter_fragment(width: int, name: str) -> Callable:
     kind = dtype(name)
 
     def rule(addresses, values, rows, limit, further):
-        def emit(e, places, held, numbers, end, step):
+        def emit(e, row_addresses, held, numbers, end, step):
             b, elements = e.builder, e.unpack(held, len(values))
             end, lane = e.cast(end, limit, rows.dtype), b.and_(e.special_register("tid.x"), I32(3))
             step = b.mul(e.cast(step, further, types.int64), I64(kind.itemsize))
             own, pair_step = b.mul(b.zext(b.shl(lane, I32(1)), I64), step), b.mul(step, I64(8))
-            for row, (base, number) in enumerate(zip(e.unpack(places, ROWS), e.unpack(numbers, ROWS))):
+            for row, (base, number) in enumerate(zip(e.unpack(row_addresses, ROWS), e.unpack(numbers, ROWS))):
                 with b.if_then(b.icmp_signed("<", number, end)):
                     address = b.add(base, own)
                     for k in range(-(-width // 8)):
@@ -96,10 +96,10 @@ def store_fragment(width: int, name: str) -> Callable:
         return _store_two(width, kind)
 
     def rule(addresses, values, rows, limit):
-        def emit(e, places, held, numbers, end):
+        def emit(e, row_addresses, held, numbers, end):
             b = e.builder
             elements = [narrowed_value(e, kind, v, values.dtype) for v in e.unpack(held, len(values))]
-            bases, own = e.unpack(places, ROWS), e.unpack(numbers, ROWS)
+            bases, own = e.unpack(row_addresses, ROWS), e.unpack(numbers, ROWS)
             end = e.cast(end, limit, rows.dtype)
             lane = b.zext(b.and_(e.special_register("tid.x"), I32(3)), I64)
             for row in range(ROWS):
@@ -121,11 +121,11 @@ def store_fragment(width: int, name: str) -> Callable:
 
 def _store_two(width: int, kind: DType) -> Callable:
     def rule(addresses, values, rows, limit):
-        def emit(e, places, held, numbers, end):
+        def emit(e, row_addresses, held, numbers, end):
             b, elements = e.builder, e.unpack(held, len(values))
             end, lane = e.cast(end, limit, rows.dtype), b.and_(e.special_register("tid.x"), I32(3))
             own = b.mul(b.zext(lane, I64), I64(2 * kind.itemsize))
-            for row, (base, number) in enumerate(zip(e.unpack(places, ROWS), e.unpack(numbers, ROWS))):
+            for row, (base, number) in enumerate(zip(e.unpack(row_addresses, ROWS), e.unpack(numbers, ROWS))):
                 with b.if_then(b.icmp_signed("<", number, end)):
                     for k in range(width // 8):
                         pair_of = elements[4 * k + 2 * row : 4 * k + 2 * row + 2]

@@ -135,7 +135,7 @@ def _copy(e: Emitter, to: ir.Value, source: ir.Value, skipped: int, there: ir.Va
 
 
 def row_addresses(lines: int, width: int, threads: int, across: bool) -> Callable:
-    """`places(piece)`: (rows, columns) of the elements of a tile that this thread loads, from number `piece` on;
+    """`row_addresses(piece)`: (rows, columns) of the elements of a tile that this thread loads, from number `piece` on;
     neighbouring threads have neighbouring columns, or `across` neighbouring rows. Elements beyond the tile have
     none."""
     kind = types.UniTuple(i64, EACH)

@@ -126,8 +126,8 @@ def _team(columns: int, rows: int, tile: int, most: int, hardware: Hardware) -> 
         threads *= 2
     while threads >= WARP and threads < most and columns >= 2 * TURNS * threads * tile:
         threads *= 2
-    places = hardware.multiprocessors * STREAMING
-    while threads >= WARP and threads < 1024 and rows * threads < 2 * places and columns >= TURNS * threads * tile:
+    resident = hardware.multiprocessors * STREAMING
+    while threads >= WARP and threads < 1024 and rows * threads < 2 * resident and columns >= TURNS * threads * tile:
         threads *= 2
     return threads
 

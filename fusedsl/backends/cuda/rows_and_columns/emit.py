@@ -100,8 +100,8 @@ class MixedRows:
         lines = Tile(**shape, checks="v" * s.vectors)
         src.top.append(f"{LINES} = {lines}  # of states, padded to whole vectors")
         src.bind("row_groups", RowGroups(threads=s.threads, groups=s.row_groups))
-        places, self.stage_bytes = smem_row_layout(s, self.kernel)
-        for k, begin in zip(s.prefetched, places):
+        begins, self.stage_bytes = smem_row_layout(s, self.kernel)
+        for k, begin in zip(s.prefetched, begins):
             name, dtype = src.names.operand(k), self.kernel.operands[k].dtype.name
             ring = src.bind(f"ring_{name}", CpAsyncRing(TILE, dtype, begin=begin, threads=s.block_threads))
             src.bind(f"copy_async_{name}", ring.copy_async())

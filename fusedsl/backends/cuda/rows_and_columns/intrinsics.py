@@ -117,17 +117,17 @@ class RowGroups:
         b, thread = e.builder, e.special_register("tid.x")
         lane = b.urem(thread, I32(self.threads))
         group = b.udiv(thread, I32(self.threads))
-        lines, places = [], []  # bytes between groups, and where a group's states begin
+        lines, begins = [], []  # bytes between groups, and where a group's states begin
         begin = 0
         for part in states[0]:
             lines.append(len(states) * self.threads * _bytes(part.type))
-            places.append(begin)
+            begins.append(begin)
             begin += lines[-1] * (self.groups - 1)
 
         def pointer(which: ir.Value, element: int, n: int) -> ir.Value:
             kind = states[0][n].type
             offset = b.add(b.mul(which, I32(lines[n])), b.mul(lane, I32(_bytes(kind))))
-            offset = b.add(offset, I32(places[n] + element * self.threads * _bytes(kind)))
+            offset = b.add(offset, I32(begins[n] + element * self.threads * _bytes(kind)))
             return b.bitcast(b.gep(dynamic_shared(e), [offset]), stored(kind).as_pointer(SHARED))
 
         e.barrier()

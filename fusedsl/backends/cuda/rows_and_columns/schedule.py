@@ -234,9 +234,9 @@ def mixed_smem_bytes(schedule: MixedReductionSchedule, kernel: KernelIR) -> int:
 
 def smem_row_layout(schedule: MixedReductionSchedule, kernel: KernelIR) -> tuple[list[int], int]:
     """Where each operand begins in a row of every group that is ahead, and the size of such rows."""
-    places, end = [], 0
+    begins, end = [], 0
     for k in schedule.prefetched:
-        places.append(end)
+        begins.append(end)
         line = _line(kernel.operands[k].dtype, schedule.width, schedule.vectors, schedule.threads)
         end += line * schedule.row_groups
-    return places, end
+    return begins, end

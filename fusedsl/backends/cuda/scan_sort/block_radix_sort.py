@@ -94,11 +94,11 @@ def _store_tile(e: Emitter, sorter: BlockRadix, room: ir.Value, elements: list, 
     for number, element in enumerate(elements):
         vector, within = divmod(number, tile.width)
         column = b.add(begin, I32(vector * tile.step + within))
-        place = b.select(b.icmp_signed("<", column, I32(0)), b.add(column, I32(sorter.size)), column)
+        slot = b.select(b.icmp_signed("<", column, I32(0)), b.add(column, I32(sorter.size)), column)
         word, valid = sorter.keys.word_of(e, element), rooms[vector]
         if valid is not None:
             word = b.select(valid.has(b, within), word, sorter.keys.missing)
-        b.store(word, b.gep(words, [place]))
+        b.store(word, b.gep(words, [slot]))
 
 
 def _sort_words(e: Emitter, sorter: BlockRadix, room: ir.Value) -> None:
@@ -151,10 +151,10 @@ def load_sorted(e, room, first, limit, *, sorter: BlockRadix, each: int):
 
 
 @emitted(lambda sorter: sorter.codec.tuple_of(1))
-def load_sorted_entry(e, room, *, sorter: BlockRadix, place: int):
+def load_sorted_entry(e, room, *, sorter: BlockRadix, rank: int):
     """`load(room)`: the entry in one place."""
     codec = sorter.codec
-    return codec.packed(e, [_entry_at(e, sorter, room, I32(place))])
+    return codec.packed(e, [_entry_at(e, sorter, room, I32(rank))])
 
 
 def _entry_at(e: Emitter, sorter: BlockRadix, room: ir.Value, slot: ir.Value) -> Entry:

@@ -44,7 +44,7 @@ class Lookback:
         tile = b.add(b.mul(self.row, self.tiles), self.turn)
         with b.if_then(first):
             board.store(e, self.base, tile, total)
-        place, group = b.and_(self.turn, I32(WARP - 1)), b.lshr(self.turn, I32(5))
+        turn, group = b.and_(self.turn, I32(WARP - 1)), b.lshr(self.turn, I32(5))
         groups = b.lshr(b.add(self.tiles, I32(WARP - 1)), I32(5))
         whole = b.add(self.base, b.mul(b.sext(self.slots, I64), I64(board.slot)))
         count = b.mul(b.udiv(self.slots, self.tiles), groups)
@@ -54,8 +54,8 @@ class Lookback:
         theirs = b.select(there, b.sub(b.sub(own, lane), I32(1)), I32(0))
         probe = partial(self._probe, e, lane, there, theirs, whole, ends)
         early = probe()  # on its way while the group's own tiles are waited for
-        near = self._within(e, lane, place, b.sub(tile, place))
-        last = b.icmp_unsigned("==", place, I32(WARP - 1))
+        near = self._within(e, lane, turn, b.sub(tile, turn))
+        last = b.icmp_unsigned("==", turn, I32(WARP - 1))
         sums = rule.merge.emit(e, near + total)
         with b.if_then(b.and_(first, last)):
             board.store(e, whole, own, sums)
@@ -64,10 +64,10 @@ class Lookback:
             board.store(e, ends, own, rule.merge.emit(e, far + sums))
         return rule.merge.emit(e, far + near)
 
-    def _within(self, e: Emitter, lane: ir.Value, place: ir.Value, start: ir.Value) -> State:
+    def _within(self, e: Emitter, lane: ir.Value, slot: ir.Value, start: ir.Value) -> State:
         """The totals of the group's tiles before this one, in a fixed tree."""
         b, rule = e.builder, self.board.rule
-        wanted = b.icmp_unsigned("<", lane, place)
+        wanted = b.icmp_unsigned("<", lane, slot)
         totals = self._await(e, self.base, b.add(start, lane), wanted)
         empty = rule.empty.emit(e, [])
         state = [b.select(wanted, total, none) for total, none in zip(totals, empty)]
@@ -80,10 +80,10 @@ class Lookback:
             distance *= 2
         return [shuffle(e, "idx", part, 0, WARP) for part in state]
 
-    def _await(self, e: Emitter, base: ir.Value, place: ir.Value, wanted: ir.Value) -> State:
+    def _await(self, e: Emitter, base: ir.Value, index: ir.Value, wanted: ir.Value) -> State:
         """What is left in a slot by each lane that wants it."""
         b, board = e.builder, self.board
-        safe = b.select(wanted, place, I32(0))
+        safe = b.select(wanted, index, I32(0))
         ready, state = board.load(e, base, safe)
         waiting = b.and_(wanted, b.not_(ready))
         with looped(e, [waiting, *state], lambda more, *_: _any(e, more)) as (held, following):
@@ -93,13 +93,13 @@ class Lookback:
             following += [b.select(late, new, old) for new, old in zip(seen, held[1:])]
         return held[1:]
 
-    def _probe(self, e: Emitter, lane, there, place: ir.Value, whole: ir.Value, ends: ir.Value) -> list[ir.Value]:
+    def _probe(self, e: Emitter, lane, there, index: ir.Value, whole: ir.Value, ends: ir.Value) -> list[ir.Value]:
         """(whether what is left of the groups before this one will do, the lane of the nearest whose end is known; for
         each lane's group its end, and its total)."""
         b, board = e.builder, self.board
         none = b.not_(there)  # before the first group there is nothing: its end is known
-        end, after = board.load(e, ends, place)
-        total, sums = board.load(e, whole, place)
+        end, after = board.load(e, ends, index)
+        total, sums = board.load(e, whole, index)
         nearest = e.call(I32, "llvm.cttz.i32", [_ballot(e, b.or_(none, end)), ir.Constant(I1, 0)])
         missing = b.and_(b.icmp_unsigned("<", lane, nearest), b.not_(total))
         sufficient = b.and_(b.icmp_unsigned("<", nearest, I32(WARP)), b.not_(_any(e, missing)))

@@ -36,8 +36,8 @@ def store_words(sorter: RadixSorter, tile: Tile) -> Callable:
                 e.builder.store(word, at(e, room, column, sorter.word))
                 for turn in range(keys.passes):
                     digit = keys.digit(e, word, I32(turn * DIGIT_BITS))
-                    place = e.builder.add(digit, I32(turn * BINS))
-                    e.builder.atomic_rmw("add", shared(e, counters, place), I32(1), "monotonic")
+                    index = e.builder.add(digit, I32(turn * BINS))
+                    e.builder.atomic_rmw("add", shared(e, counters, index), I32(1), "monotonic")
 
     return emit
 
@@ -45,8 +45,8 @@ def store_words(sorter: RadixSorter, tile: Tile) -> Callable:
 @emitted(types.void)
 def clear_counts(e, *, sorter: RadixSorter):
     """`clear()`: the block has counted no digit."""
-    with _bins_of_all(e, sorter) as place:
-        e.builder.store(I32(0), shared(e, sorter.counters(e), place))
+    with _bins_of_all(e, sorter) as index:
+        e.builder.store(I32(0), shared(e, sorter.counters(e), index))
     e.barrier()
 
 
@@ -55,10 +55,10 @@ def add_counts(e, counts, *, sorter: RadixSorter):
     """`add(counts)`: the block's counts of all digits are added to those of the row."""
     b = e.builder
     e.barrier()
-    with _bins_of_all(e, sorter) as place:
-        count = b.load(shared(e, sorter.counters(e), place))
+    with _bins_of_all(e, sorter) as index:
+        count = b.load(shared(e, sorter.counters(e), index))
         with b.if_then(b.icmp_unsigned("!=", count, I32(0))):
-            b.atomic_rmw("add", at(e, counts, place, I32), count, "monotonic")
+            b.atomic_rmw("add", at(e, counts, index, I32), count, "monotonic")
 
 
 @emitted(types.void)
@@ -138,7 +138,7 @@ class Sweep:
             self.lookback.publish_partial(tile, totals[0])
             held = self._columns(moves, start, room) if self.sorter.positions else []
             e.barrier()
-            self._place(words, held)
+            self._place_words(words, held)
             before = self.lookback.before(tile, totals[0], carried)
             with b.if_then(b.icmp_unsigned("<", self.own, I32(BINS))):
                 first = b.load(shared(e, self.sorter.begins(e), self.own))
@@ -167,7 +167,7 @@ class Sweep:
             loaded.append(e.asm(kind, piece, f"={letter},l,r", [base, left], effect=True))
         return loaded
 
-    def _place(self, words: list[ir.Value], columns: list[ir.Value]) -> None:
+    def _place_words(self, words: list[ir.Value], columns: list[ir.Value]) -> None:
         """Put the words, and their columns, where they belong in the tile."""
         e, b, shared_columns = self.e, self.e.builder, self.sorter.shared_columns(self.e)
         at_once = AT_ONCE if not columns else AT_ONCE_WITH_COLUMNS if e.cc >= (9, 0) else 1  # as registers last
@@ -187,18 +187,18 @@ class Sweep:
         for k in range(self.sorter.items):
             slot, turn = b.add(self.own, I32(k * threads)), I32(k * threads)
             word = b.load(b.gep(words, [turn]))
-            place = b.add(b.load(shared(e, self.shifts, self.keys.digit(e, word, self.shift))), slot)
+            index = b.add(b.load(shared(e, self.shifts, self.keys.digit(e, word, self.shift))), slot)
             with b.if_then(b.icmp_signed("<", slot, room)):
-                b.store(word, at(e, self.target, place, size))
+                b.store(word, at(e, self.target, index, size))
                 if self.sorter.positions:
-                    b.store(b.load(b.gep(columns, [turn])), at(e, self.columns_out, place, I32))
+                    b.store(b.load(b.gep(columns, [turn])), at(e, self.columns_out, index, I32))
 
     def _columns(self, moves: ir.Value, start: ir.Value, room: ir.Value) -> list[ir.Value]:
         """The columns of a thread's words: where they are, until words have moved."""
         b, first = self.e.builder, self.e.builder.add(start, self._first())
-        places = [b.add(first, I32(k * WARP)) for k in range(self.sorter.items)]
+        slots = [b.add(first, I32(k * WARP)) for k in range(self.sorter.items)]
         moved = b.icmp_signed("!=", moves, I32(0))
-        return when(self.e, moved, places, lambda: self._load(self.columns, I32, start, room))
+        return when(self.e, moved, slots, lambda: self._load(self.columns, I32, start, room))
 
 
 def ranked(sorter: RadixSorter, part: str, count: int) -> Callable:
@@ -213,13 +213,13 @@ def ranked(sorter: RadixSorter, part: str, count: int) -> Callable:
     def emit(e, *given):
         room, padded, half, moves, *span = given
         b, (first, limit) = e.builder, (narrow(e, value) for value in span)
-        places = [b.add(first, I32(k * sorter.threads)) for k in range(max(count, 1))]
-        places = [b.select(b.icmp_signed("<", place, limit), place, I32(0)) for place in places]
+        ranks = [b.add(first, I32(k * sorter.threads)) for k in range(max(count, 1))]
+        ranks = [b.select(b.icmp_signed("<", rank, limit), rank, I32(0)) for rank in ranks]
         if part == "values":
             words = sorter.words_at(e, room, padded, half)
-            return e.pack(result, [sorter.keys.element(e, b.load(at(e, words, p, sorter.word))) for p in places])
+            return e.pack(result, [sorter.keys.element(e, b.load(at(e, words, p, sorter.word))) for p in ranks])
         columns = sorter.positions_at(e, room, padded, half)
-        load = lambda: [b.load(at(e, columns, p, I32)) for p in places]  # noqa: E731
-        return e.pack(result, [wide(e, p) for p in when(e, b.icmp_signed("!=", moves, I32(0)), places, load)])
+        load = lambda: [b.load(at(e, columns, p, I32)) for p in ranks]  # noqa: E731
+        return e.pack(result, [wide(e, p) for p in when(e, b.icmp_signed("!=", moves, I32(0)), ranks, load)])
 
     return emit

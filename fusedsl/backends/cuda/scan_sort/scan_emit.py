@@ -53,17 +53,17 @@ class RowScans:
 
     def emit(self, emitter: PhaseEmitter, number: int | str, phase: Phase) -> None:
         """The scans of a phase and the bodies after them, once the first body has run."""
-        for place, step in enumerate(phase.scans):
+        for index, step in enumerate(phase.scans):
             for use in step.scans:
                 if self.schedule.decoupled_lookback:
                     self._look_back(use)
                 else:
                     self._scan(use)
-            if self.schedule.decoupled_lookback and place == len(phase.scans) - 1:
+            if self.schedule.decoupled_lookback and index == len(phase.scans) - 1:
                 self._finish_tile()
             for value in step.element.args:
                 emitter.provide(value)
-            self.src.map_body(f"phase_{number}_{place}", step.element)
+            self.src.map_body(f"phase_{number}_{index}", step.element)
 
     def _scan(self, use: ScanUse) -> None:
         scan, initial = self._define(use)
@@ -112,14 +112,14 @@ class RowScans:
         src.assign("tile_in_row", f"int32(tile_index - {row} * tiles)")
         src.assign("rows_tiles", "int32(rows * tiles)")
         src.assign("groups", "int32(rows * ((tiles + 31) >> 5))")
-        (phase,), place = src.kernel.phases, "0"
+        (phase,), offset = src.kernel.phases, "0"
         for k, use in enumerate(self._all_scans()):
             size = tile_state_bytes(use)
-            src.assign(f"offset_{k}", f"int64({place})")
-            place = f"offset_{k} + (int64(rows_tiles) + 2 * int64(groups)) * {size}"
+            src.assign(f"offset_{k}", f"int64({offset})")
+            offset = f"offset_{k} + (int64(rows_tiles) + 2 * int64(groups)) * {size}"
         tile = "(tiles - 1 - tile_in_row)" if self.backwards(phase) else "tile_in_row"
         src.assign("column", f"{index}(start + {index}({tile}) * {self.schedule.tile_elements})")
-        self.states = place
+        self.states = offset
 
     def _finish_tile(self) -> None:
         """Count the block's tile as one that reads no states any more; the last one clears them."""

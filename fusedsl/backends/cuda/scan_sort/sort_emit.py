@@ -88,14 +88,14 @@ class RowSort:
         sorter = self.src.bind("sorter", makes, self.src.functions)
         self._bind(sort_buffer=radix_room(sorter), sort_block=sort_row(sorter))
         self._bind(load_ranked_entries=load_sorted(sorter, method.per_thread))
-        for place in _places(sort):
-            self._bind(**{f"load_entry_{place}": load_sorted_entry(sorter, place)})
+        for rank in _ranks(sort):
+            self._bind(**{f"load_entry_{rank}": load_sorted_entry(sorter, rank)})
 
     def _define_entries(self, sort: Sort, codec: Named) -> None:
         """The intrinsics of entries that are compared."""
-        src, method, places = self.src, self.method, _places(sort)
+        src, method, ranks = self.src, self.method, _ranks(sort)
         if method.method == "rounds":
-            self._bind(select_best_entries=select_best(codec, sort.count, method.per_thread, places))
+            self._bind(select_best_entries=select_best(codec, sort.count, method.per_thread, ranks))
             return
         groups = (self.schedule.rows,) if self.schedule.rows > 1 else ()
         self._bind(sort_buffer=sort_smem(codec, method.size, *groups))
@@ -110,8 +110,8 @@ class RowSort:
             self._bind(store_sorted_run=store_run(codec, method.size), merge_entries=merge_runs(codec, method.size))
         space = (1,) if method.method == "merge" else ()
         self._bind(load_ranked_entries=load_entries(codec, method.per_thread or 1, *space))
-        for place in places:
-            self._bind(**{f"load_entry_{place}": load_entry(codec, place, *space)})
+        for rank in ranks:
+            self._bind(**{f"load_entry_{rank}": load_entry(codec, rank, *space)})
 
     def begin(self, phase: Phase) -> None:
         """What stands before the loop that gathers an order."""
@@ -148,7 +148,7 @@ class RowSort:
         src.assign("entries", functions["to_entries"](value, column, "columns"))
         match method:
             case "rounds":
-                names = ["ranked", *(f"entry_at_{place}" for place in _places(sort))]
+                names = ["ranked", *(f"entry_at_{rank}" for rank in _ranks(sort))]
                 src.assign(
                     f"{', '.join(names)}{',' if len(names) == 1 else ''}", functions["select_best_entries"]("entries")
                 )
@@ -182,13 +182,13 @@ class RowSort:
         if self.method.per_thread:
             limit, first = self._limit(sort), f"{self.index}(thread_in_row)"
             self.src.assign("ranked", self.functions["load_ranked_entries"](buffer, first, limit))
-        for place in _places(sort):
-            self.src.assign(f"entry_at_{place}", self.functions[f"load_entry_{place}"](buffer))
+        for rank in _ranks(sort):
+            self.src.assign(f"entry_at_{rank}", self.functions[f"load_entry_{rank}"](buffer))
         self._read_places(sort)
 
     def _read_places(self, sort: Sort) -> None:
-        for part, place, value in sort.places:
-            self.src.assign(value.name, self.functions[f"entry_{part}"](f"entry_at_{place}"))
+        for part, rank, value in sort.places:
+            self.src.assign(value.name, self.functions[f"entry_{part}"](f"entry_at_{rank}"))
             self.src.ready.add(value.name)
         if self.method.per_thread:
             self._read_ranked(sort)
@@ -238,6 +238,6 @@ class RowSort:
             src.unpack(use, all_reduce(reduce(*src.lifted(use), "rank", limit)))
 
 
-def _places(sort: Sort) -> tuple[int, ...]:
+def _ranks(sort: Sort) -> tuple[int, ...]:
     """The places of the order that are row values."""
-    return tuple(dict.fromkeys(place for _, place, _ in sort.places))
+    return tuple(dict.fromkeys(rank for _, rank, _ in sort.places))

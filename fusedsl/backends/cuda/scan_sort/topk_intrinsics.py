@@ -45,14 +45,14 @@ def _decoded(e, held, *, order_of: KeyCodec, count: int, kind: types.Type, decod
     return [decode(e, entry) for entry in entries]
 
 
-def select_best(order_of: KeyCodec, count: int, each: int, places: tuple[int, ...] = ()) -> Callable:
+def select_best(order_of: KeyCodec, count: int, each: int, ranks: tuple[int, ...] = ()) -> Callable:
     """`best(entries)`: (the places that the thread holds: lane, lane + threads …; then some places, for all threads).
 
     Each thread puts its own entries in order; then the best of their first entries is taken out `count` times. The
     thread group is a warp or a part of one.
     """
     held = order_of.tuple_of(each)
-    result = types.Tuple.from_types([held, *[order_of.tuple_of(1)] * len(places)])
+    result = types.Tuple.from_types([held, *[order_of.tuple_of(1)] * len(ranks)])
 
     def rule(_):
         def emit(e, value):
@@ -68,7 +68,7 @@ def select_best(order_of: KeyCodec, count: int, each: int, places: tuple[int, ..
                 following = [*left[1:], order_of.empty()]
                 left = [[b.select(won, new, old) for new, old in zip(x, y)] for x, y in zip(following, left)]
                 left = left[: max(1, count - turn - 1)]
-            parts = [order_of.packed(e, best), *(order_of.packed(e, [picked[p]]) for p in places)]
+            parts = [order_of.packed(e, best), *(order_of.packed(e, [picked[p]]) for p in ranks)]
             return e.pack(result, parts)
 
         return result, emit
@@ -183,6 +183,6 @@ def load_entries(order_of: KeyCodec, each: int, space: int = SHARED) -> Callable
 
 
 @emitted(lambda order_of: order_of.tuple_of(1))
-def load_entry(e, room, *, order_of: KeyCodec, place: int, space: int = SHARED):
+def load_entry(e, room, *, order_of: KeyCodec, rank: int, space: int = SHARED):
     """`load_entry(room)`: the entry in one slot."""
-    return order_of.packed(e, [order_of.get(e, room, I32(place), space)])
+    return order_of.packed(e, [order_of.get(e, room, I32(rank), space)])

@@ -147,8 +147,8 @@ class SkinnyEmitter:
         multiply = self.src.bind("multiply", SKINNY.multiply())
         for number, pair in enumerate(self.operands.pairs):
             narrow, streamed = pair[::-1] if self.schedule.swapped else pair
-            places = (self._stage_part("read_stage", streamed), self._stage_part("read_stage", narrow))
-            self.src.assign(f"totals{number}", multiply(f"totals{number}", *places))
+            stage_parts = (self._stage_part("read_stage", streamed), self._stage_part("read_stage", narrow))
+            self.src.assign(f"totals{number}", multiply(f"totals{number}", *stage_parts))
 
     @property
     def _stage(self) -> int:

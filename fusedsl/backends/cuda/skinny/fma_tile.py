@@ -34,8 +34,8 @@ class SkinnyFmaTile(SkinnySums):
         """`multiply(accumulators, streamed, narrow)`: adds the products of a stage, at its two addresses."""
         b, (wide, warp), (_, h) = e.builder, warp_position(self, e), lane_position(self, e)
         values = e.unpack(accumulators, len(self.accumulator_types))
-        places = [b.add(streamed, vector_offset(self, e, warp, k)) for k in range(VECTORS)]
-        vectors = [ld_shared(e, FLOAT32, 4, k_sum) for k_sum in places]
+        addresses = [b.add(streamed, vector_offset(self, e, warp, k)) for k in range(VECTORS)]
+        vectors = [ld_shared(e, FLOAT32, 4, address) for address in addresses]
         step = b.add(b.mul(warp_k(self, e, warp), I32(LINE_BYTES)), b.shl(h, I32(4)))
         other = b.add(narrow, b.add(b.mul(b.mul(wide, I32(self._rows)), I32(self.pitch)), step))
         for row in range(self._rows):

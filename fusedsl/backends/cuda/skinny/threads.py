@@ -91,11 +91,11 @@ def _vector_offset(e: Emitter, vector: ir.Value, lane: ir.Value) -> ir.Value:
 
 
 def _moved(
-    layout: SkinnyLayout, e: Emitter, place: tuple[ir.Value, ir.Value], vector: tuple[ir.Value, ir.Value]
+    layout: SkinnyLayout, e: Emitter, position: tuple[ir.Value, ir.Value], vector: tuple[ir.Value, ir.Value]
 ) -> ir.Value:
     """The number of a lane's vector among those of its slot and `k`: eight lanes that copy a line, and eight that read
     theirs, meet different banks. `vector` is (k, parity of the slot along the steps)."""
-    b, (low, high), (k, parity) = e.builder, place, vector
+    b, (low, high), (k, parity) = e.builder, position, vector
     if layout.near == "n" and layout.itemsize == 2:
         return b.add(b.shl(high, I32(3)), b.xor(low, b.shl(high, I32(1))))
     if layout.near == "n":

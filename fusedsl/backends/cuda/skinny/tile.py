@@ -41,8 +41,8 @@ class SkinnyTile(SkinnySums):
         form = INSTRUCTIONS[self.dtype]
         b, (wide, warp), (g, t) = e.builder, warp_position(self, e), lane_position(self, e)
         values = e.unpack(accumulators, len(self.accumulator_types))
-        places = [b.add(streamed, vector_offset(self, e, warp, k)) for k in range(VECTORS)]
-        words = [ld_shared(e, BFLOAT16, 8, place) for place in places]
+        addresses = [b.add(streamed, vector_offset(self, e, warp, k)) for k in range(VECTORS)]
+        words = [ld_shared(e, BFLOAT16, 8, address) for address in addresses]
         row = b.add(b.mul(wide, I32(8 * self._columns)), g)
         step = b.mul(warp_k(self, e, warp), I32(LINE_BYTES))
         step = b.add(step, b.shl(t, I32(4 if self.near == "k" else 3)))

@@ -87,15 +87,15 @@ class SmallMatmulEmitter:
         """Emit this thread's elements of a factor; returns the call that stores them to shared memory."""
         src, count, tile = self.src, self.layout.elements(side) // OWN, TileIntrinsics(f"{side}_tile")
         src.bind(tile.name, Tile(width=OWN, vectors=count, step=OWN, checks="." * count))
-        places = src.bind(f"factor_coordinates{k}", SMALL.factor_places(side, along))
+        coordinates = src.bind(f"factor_coordinates{k}", SMALL.factor_places(side, along))
         put = src.bind(f"store_factor{k}", SMALL.store_factor(side, body.results[0].dtype.name, along))
-        src.assign(f"{side}s_in_tile, steps_in_tile", places())
+        src.assign(f"{side}s_in_tile, steps_in_tile", coordinates())
         return put(f"k_slice{k}_at", self.addresses.factor(side, body, k, tile))
 
     def _finish(self, part: int) -> None:
         """Emit the epilogue of one of a thread's rows."""
         src = self.src
         bindings = {f"output_coordinates{part}": SMALL.sum_places(part), f"slice{part}": ACCUMULATORS.slice(part, 1)}
-        places, take = src.bind_several(bindings)
-        src.assign("rows_in_tile, columns_in_tile", places())
+        coordinates, take = src.bind_several(bindings)
+        src.assign("rows_in_tile, columns_in_tile", coordinates())
         self.addresses.finish(self.phase, [take(f"totals{k}") for k in range(len(self.phase.folds))], scatter_vectors)

@@ -18,8 +18,8 @@ class SmallTile(SmallLayout):
 
     @emitted(lambda self, kind: types.UniTuple(types.UniTuple(types.int64, self.elements(kind)), 2))
     def factor_places(self, e, *, kind: str, along: bool):
-        """`places()`: (rows or columns, steps) of the elements of a factor that this thread loads, in vectors of OWN
-        that lie `along` the steps, or across."""
+        """`coordinates()`: (rows or columns, steps) of the elements of a factor that this thread loads, in vectors of
+        OWN that lie `along` the steps, or across."""
         positions = [self._element(e, kind, along, k) for k in range(self.elements(kind))]
         return [[e.builder.zext(position[side], I64) for position in positions] for side in (0, 1)]
 
@@ -54,11 +54,11 @@ class SmallTile(SmallLayout):
         kind = dtype(name)
         b, accumulators = e.builder, e.unpack(accumulators_in, OWN * OWN)
         row, column = self._sums(e)
-        places = [b.add(self._matrix(e, side), first) for side, first in (("row", row), ("column", column))]
+        offsets = [b.add(self._matrix(e, side), first) for side, first in (("row", row), ("column", column))]
         for step in range(self.depth):
             x, y = (
-                _neighbours(e, kind, at, b.add(place, I32(step * self.pitch(side))))
-                for at, place, side in zip((left, right), places, ("row", "column"))
+                _neighbours(e, kind, at, b.add(offset, I32(step * self.pitch(side))))
+                for at, offset, side in zip((left, right), offsets, ("row", "column"))
             )
             accumulators = [
                 fused_multiply_add(e, kind, x[k // OWN], y[k % OWN], accumulators[k]) for k in range(OWN * OWN)
@@ -67,7 +67,7 @@ class SmallTile(SmallLayout):
 
     @emitted(types.UniTuple(types.UniTuple(types.int64, OWN), 2))
     def sum_places(self, e, *, part: int):
-        """`places()`: (rows, columns) of the elements that this thread sums, in one of its rows."""
+        """`coordinates()`: (rows, columns) of the elements that this thread sums, in one of its rows."""
         b, (row, column) = e.builder, self._sums(e)
         rows = [b.zext(b.add(row, I32(part)), I64)] * OWN
         return [rows, [b.zext(b.add(column, I32(k)), I64) for k in range(OWN)]]

@@ -24,8 +24,8 @@ class TileIntrinsics(Named):
 
     load = Method("name, stride_kind='1', displacement=0, alignment=0", "address, start, limit, stride=None")
     store = Method("name, stride_kind='1'", "address, begins, values, start, limit, stride=None")
-    load_shared = Method("name, threads, offset", "place")
-    copy_async = Method("name, threads, offset", "address, start, limit, place")
+    load_shared = Method("name, threads, offset", "at")
+    copy_async = Method("name, threads, offset", "address, start, limit, at")
     elementwise = Method("signature")
     positions = Method("name, along=True", "start")
     gather = Method("name", "addresses, wanted")

@@ -54,12 +54,12 @@ def st_async(e: Emitter, address: ir.Value, part: ir.Value, barrier: ir.Value, b
     b = e.builder
     value = b.zext(part, I32) if isinstance(part.type, ir.IntType) and part.type.width < 32 else part
     register = {I32: "r", I64: "l", F32: "f", F64: "d"}[value.type]
-    places = [
+    addresses = [
         e.asm(I32, "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", [own, block], effect=True)
         for own in (b.ptrtoint(address, I32), barrier)
     ]
     text = f"{SENT}.b{8 * sent_bytes(part.type)} [$0], $1, [$2];"
-    e.asm(VOID, text, f"r,{register},r,~{{memory}}", [places[0], value, places[1]], effect=True)
+    e.asm(VOID, text, f"r,{register},r,~{{memory}}", [addresses[0], value, addresses[1]], effect=True)
 
 
 def mbarrier_wait(e: Emitter, barrier: ir.Value, parity: ir.Value | None = None) -> None:

@@ -233,17 +233,17 @@ def load_unaligned(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped
     ends = (0, HALF, ACCESS_BYTES - 1)
     addresses = [b.add(base, I64(end)) for end in ends]
     if room is not None and room.partial:
-        addresses = [b.add(place, I64(skipped)) for place in addresses]
+        addresses = [b.add(edge, I64(skipped)) for edge in addresses]
         skipped, address = 0, addresses[0]
         if room.count is not None:
             last = b.add(address, b.sext(b.mul(b.sub(room.count, I32(1)), I32(size)), I64))
-            addresses = [b.select(b.icmp_unsigned("<", place, last), place, last) for place in addresses]
+            addresses = [b.select(b.icmp_unsigned("<", edge, last), edge, last) for edge in addresses]
         if room.skip is not None:
             first = b.add(address, b.sext(b.mul(room.skip, I32(size)), I64))
-            addresses = [b.select(b.icmp_unsigned(">", place, first), place, first) for place in addresses]
+            addresses = [b.select(b.icmp_unsigned(">", edge, first), edge, first) for edge in addresses]
     words: list[ir.Value] = []
-    for place in addresses:
-        half = b.add(b.and_(place, I64(-HALF)), I64(skipped))
+    for edge in addresses:
+        half = b.add(b.and_(edge, I64(-HALF)), I64(skipped))
         if room is None or room.partial:
             words += _read_whole(e, dtype, width // 2, half)
         else:

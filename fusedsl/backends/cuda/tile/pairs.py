@@ -16,16 +16,16 @@ def random_pairs(e, *operands, kinds, tile: Tile, name: str):
     """`random(positions, seed, stream)`: as `Tile.random`, at positions that pairs of elements mostly share."""
     alone = philox.shared_philox(name).rule(*[types.uint64] * 3)[1]
     lists = (tile.widened(e, UINT64, v, kind, types.uint64) for v, kind in zip(operands, kinds))
-    places, seeds, streams = lists
+    positions, seeds, streams = lists
     firsts: list[list[ir.Value]] = []
     for begin in range(0, tile.count, tile.width):
-        part = places[begin : begin + tile.width : 2]
+        part = positions[begin : begin + tile.width : 2]
         firsts += [[number] for number in philox.neighbours(e, name, part, seeds[begin], streams[begin])]
 
     def second() -> list[list[ir.Value]]:
-        return [[alone(e, place, seeds[0], streams[0])] for place in places[1::2]]
+        return [[alone(e, position, seeds[0], streams[0])] for position in positions[1::2]]
 
-    return [number for (number,) in _alike_pairs(e, [places], firsts, second)]
+    return [number for (number,) in _alike_pairs(e, [positions], firsts, second)]
 
 
 def in_pairs(tile: Tile, signature: str) -> Callable[[Callable], Callable]:

@@ -97,9 +97,9 @@ or_shared = statement("red.shared.or.b32 [$0], $1;", i32, i32)  # more bits of t
 
 
 @emitted(i32)
-def ld_shared(e, place, *, kinds):
+def ld_shared(e, address, *, kinds):
     """Load 32 bits from shared memory."""
-    return e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r", [e.cast(place, kinds[0], i32)], effect=True)
+    return e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r", [e.cast(address, kinds[0], i32)], effect=True)
 
 
 @emitted(i32)

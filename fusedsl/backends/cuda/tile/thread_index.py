@@ -130,7 +130,7 @@ def _parameter(name: str, bits: int) -> Callable:
     """Reads a number of so many bits out of a kernel's only parameter, whose type is `Words`."""
     result, kind = numba_type(name), ir.IntType(bits)
 
-    def rule(words, place):
+    def rule(words, index):
         if not isinstance(words, Words):
             return None
 

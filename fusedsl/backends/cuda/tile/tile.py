@@ -32,7 +32,7 @@ class Tile(VectorLayout):
     def load(self, name: str, stride_kind: str = "1", displacement: int = 0, alignment: int = 0) -> Callable:
         """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
 
-        `start` may be a tuple: at edges (see Vectors) of the place of each vector in the line, else of its offset, in
+        `start` may be a tuple: at edges (see Vectors) of the index of each vector in the line, else of its offset, in
         elements, unchecked. `stride_kind` is that of neighbours: "1", "0" (one element for a vector) or "s", read
         `displacement` bytes further (each there a multiple of `alignment` bytes, if it is more than an element's), or
         "m" for vectors that are not aligned. With "c" vectors lie across a column:
@@ -45,28 +45,30 @@ class Tile(VectorLayout):
         def emit(e, address, start, limit, stride=None, *, kinds):
             elements = []
             if stride_kind in "co":
-                for place in self.column_addresses(e, kind, address, start, stride, limit, stride_kind == "o"):
-                    elements += load_vector(e, kind, self.width, place, None)
+                for begin in self.column_addresses(e, kind, address, start, stride, limit, stride_kind == "o"):
+                    elements += load_vector(e, kind, self.width, begin, None)
                 return e.pack(result, elements)
             for number in range(self.vectors):
                 room = self.valid(e, kinds[1], start, limit, number)
                 if stride_kind == "m":
                     first = 0 if self.step else number
-                    base = self.addresses(e, kind, stride_kind, address, self.place(e, kinds[1], start, first), None)[0]
+                    base = self.addresses(e, kind, stride_kind, address, self.begin(e, kinds[1], start, first), None)[0]
                     elements += load_unaligned(e, kind, self.width, base, number * self.step * kind.itemsize, room)
                     continue
-                places = self.addresses(e, kind, stride_kind, address, self.place(e, kinds[1], start, number), stride)
+                addresses = self.addresses(
+                    e, kind, stride_kind, address, self.begin(e, kinds[1], start, number), stride
+                )
                 if alignment and room is None and stride_kind == "0":
-                    elements += self.load_aligned(e, kind, places[0], displacement, alignment)
+                    elements += self.load_aligned(e, kind, addresses[0], displacement, alignment)
                     continue
-                places = [e.builder.add(at, further) for at in places] if displacement else places
-                elements += self.load_vector(e, kind, stride_kind, places, room)
+                addresses = [e.builder.add(at, further) for at in addresses] if displacement else addresses
+                elements += self.load_vector(e, kind, stride_kind, addresses, room)
             return e.pack(result, elements)
 
         return emit
 
     def copy_async(self, name: str, threads: int, offset: int) -> Callable:
-        """`copy_async(address, start, limit, place)`: start to copy a tile to `place` + `offset` in shared memory.
+        """`copy_async(address, start, limit, at)`: start to copy a tile to `at` + `offset` in shared memory.
 
         Vectors of the block's `threads` lie side by side; of more, those of one group, the same for all groups.
         Elements that do not exist become 0.
@@ -74,19 +76,19 @@ class Tile(VectorLayout):
         kind = dtype(name)
 
         @emitted(types.void)
-        def emit(e, address, start, limit, place, *, kinds):
+        def emit(e, address, start, limit, at, *, kinds):
             size = self.width * kind.itemsize
             for number in range(self.vectors):
                 room = self.valid(e, kinds[1], start, limit, number)
-                source = self.addresses(e, kind, "1", address, self.place(e, kinds[1], start, number), None)[0]
-                target = thread_vector_at(e, place, offset + number * threads * size, size, threads)
+                source = self.addresses(e, kind, "1", address, self.begin(e, kinds[1], start, number), None)[0]
+                target = thread_vector_at(e, at, offset + number * threads * size, size, threads)
                 copy(e, target, source, size, room, kind)
 
         return emit
 
     @emitted(lambda self, name: stored_type(dtype(name), self.count, self.width))
     def load_shared(self, e, at, *, name: str, threads: int, offset: int):
-        """`load_shared(place)`: the tile that `copy_async` left there, as `load` gives it."""
+        """`load_shared(at)`: the tile that `copy_async` left there, as `load` gives it."""
         kind = dtype(name)
         elements, size = [], self.width * kind.itemsize
         for number in range(self.vectors):
@@ -112,8 +114,8 @@ class Tile(VectorLayout):
                     if stride_kind == "c":
                         store_vector(e, kind, self.width, across[number], part, room)
                         continue
-                    places = self.addresses(e, kind, stride_kind, at, self.place(e, begins, offsets, number), step)
-                    self.store_vector(e, kind, stride_kind, places, part, room)
+                    addresses = self.addresses(e, kind, stride_kind, at, self.begin(e, begins, offsets, number), step)
+                    self.store_vector(e, kind, stride_kind, addresses, part, room)
 
             return types.void, emit
 
@@ -163,12 +165,12 @@ class Tile(VectorLayout):
         A vector whose elements turn out to be neighbours, aligned and all wanted, is read as one.
         """
         kind = dtype(name)
-        places = self.widened(e, INT64, addresses, kinds[0], types.int64)
+        element_addresses = self.widened(e, INT64, addresses, kinds[0], types.int64)
         flags = self.widened(e, BOOL, wanted, kinds[1], types.boolean)
         elements: list[ir.Value] = []
         for first in range(0, self.count, self.width):
             part = slice(first, first + self.width)
-            elements += self._gather_vector(e, kind, places[part], flags[part])
+            elements += self._gather_vector(e, kind, element_addresses[part], flags[part])
         return elements
 
     @emitted(lambda self, name: stored_type(dtype(name), self.count, self.width))
@@ -188,28 +190,32 @@ class Tile(VectorLayout):
 
         The elements of a vector are mostly neighbours, which share what one counter gives.
         """
-        places, seeds, streams = (self.widened(e, UINT64, v, k, types.uint64) for v, k in zip(operands, kinds))
+        positions, seeds, streams = (self.widened(e, UINT64, v, k, types.uint64) for v, k in zip(operands, kinds))
         numbers: list[ir.Value] = []
         for first in range(0, self.count, self.width):
-            part = places[first : first + self.width]
+            part = positions[first : first + self.width]
             numbers += philox.neighbours(e, name, part, seeds[first], streams[first])
         return numbers
 
-    def _gather_vector(self, e: Emitter, kind: DType, places: list[ir.Value], wanted: list[ir.Value]) -> list[ir.Value]:
+    def _gather_vector(
+        self, e: Emitter, kind: DType, addresses: list[ir.Value], wanted: list[ir.Value]
+    ) -> list[ir.Value]:
         b = e.builder
         if self.width == 1:
-            return [load_predicated(e, kind, places[0], wanted[0])]
+            return [load_predicated(e, kind, addresses[0], wanted[0])]
         bytes = min(ACCESS_BYTES, kind.itemsize * self.width)
-        whole = b.icmp_unsigned("==", b.and_(places[0], I64(bytes - 1)), I64(0))
-        for k, (place, valid) in enumerate(zip(places, wanted)):
-            neighbour = b.icmp_unsigned("==", b.sub(place, places[0]), I64(k * kind.itemsize))
+        whole = b.icmp_unsigned("==", b.and_(addresses[0], I64(bytes - 1)), I64(0))
+        for k, (address, valid) in enumerate(zip(addresses, wanted)):
+            neighbour = b.icmp_unsigned("==", b.sub(address, addresses[0]), I64(k * kind.itemsize))
             whole = b.and_(whole, b.and_(valid, neighbour))
 
         def single() -> list[ir.Value]:
-            return paired(e, kind, [load_predicated(e, kind, place, valid) for place, valid in zip(places, wanted)])
+            return paired(
+                e, kind, [load_predicated(e, kind, address, valid) for address, valid in zip(addresses, wanted)]
+            )
 
         def at_once() -> list[ir.Value]:
-            return load_vector(e, kind, self.width, places[0], ValidElements(b.zext(whole, I32)))
+            return load_vector(e, kind, self.width, addresses[0], ValidElements(b.zext(whole, I32)))
 
         return e.either(whole, at_once, single)
 

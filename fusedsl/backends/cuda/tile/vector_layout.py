@@ -14,7 +14,7 @@ INDEX = (types.int32, types.int64)
 
 
 @dataclass(frozen=True)
-class VectorPlace:
+class VectorBegin:
     """Where a vector begins: so many elements beyond `begin`; `scattered` if that is an offset in memory."""
 
     begin: ir.Value
@@ -83,20 +83,20 @@ class VectorLayout:
         """Elements between the start of a vector and the limit."""
         return _int32(e.builder, e.builder.sub(limit, e.builder.add(start, self.offset_of(e, number, start.type))))
 
-    def place(self, e, form, start, number) -> VectorPlace:
+    def begin(self, e, form, start, number) -> VectorBegin:
         """Where a vector begins: `start` is where the thread's first one does, or a tuple with all."""
         b, scattered = e.builder, isinstance(form, types.UniTuple)
         begin = b.extract_value(start, number) if scattered else start
         begin = begin if begin.type == I64 else b.sext(begin, I64)
         skipped = I64(0) if scattered else self.offset_of(e, number, I64)
-        return VectorPlace(begin, skipped, scattered and self.checks[number] != "e")
+        return VectorBegin(begin, skipped, scattered and self.checks[number] != "e")
 
-    def addresses(self, e, kind, stride_kind, address, place, stride) -> list[ir.Value]:
+    def addresses(self, e, kind, stride_kind, address, start, stride) -> list[ir.Value]:
         """Address of a vector, or of each element if they are not contiguous.
 
         All vectors count from one 64-bit base, so that the distances between them become immediate offsets.
         """
-        b, begin, skipped, scattered = e.builder, place.begin, place.skipped, place.scattered
+        b, begin, skipped, scattered = e.builder, start.begin, start.skipped, start.scattered
         if stride_kind != "s":
             base = b.add(address, b.mul(begin, I64(kind.itemsize)))
             return [b.add(base, b.mul(skipped, I64(kind.itemsize)))]

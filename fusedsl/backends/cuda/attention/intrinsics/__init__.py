@@ -2,7 +2,9 @@
 
 from ...emit.intrinsic import File, Method, Named
 
-philox_mask = File("attention.intrinsics.random_mask").maker("philox_mask", "tile, place, placed, column, signature")
+philox_mask = File("attention.intrinsics.random_mask").maker(
+    "philox_mask", "tile, counter, counter_types, column, signature"
+)
 approx = File("attention.intrinsics.approx_math").maker("approx", "name")
 
 

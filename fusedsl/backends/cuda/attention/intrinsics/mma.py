@@ -66,10 +66,10 @@ def mma_pv(kind: str, columns: int, width: int) -> Callable:
         sums, fragments = e.unpack(so_far, width // 2), e.unpack(pairs, columns // 4)
         line = b.and_(lane, I32(15))
         right = b.add(start_of(e, e.cast(tile, kinds[2], i32), line), swizzled(e, line, b.lshr(lane, I32(4))))
-        places = [b.xor(right, I32(32 * k)) for k in range(min(4, width // 16))]
+        addresses = [b.xor(right, I32(32 * k)) for k in range(min(4, width // 16))]
         for step in range(columns // STEP):
             for k in range(width // 16):
-                at = b.add(places[k % 4], I32((k // 4 * columns + step * STEP) * SWIZZLE_BYTES))
+                at = b.add(addresses[k % 4], I32((k // 4 * columns + step * STEP) * SWIZZLE_BYTES))
                 _accumulate_columns(e, kind, sums, k, fragments[4 * step : 4 * step + 4], matrices(e, at, True))
         return e.pack(result, sums)
 
@@ -123,7 +123,7 @@ def fma_qk(name: str, rows: int, columns: int) -> Callable:
             for c in range(CHUNKS // 2):
                 q_at = b.xor(left, I32(COPY_BYTES * c))
                 x = [_chunk(e, kind, b.add(q_at, I32(8 * SWIZZLE_BYTES * r))) for r in range(ROWS)]
-                k_at = [b.xor(place, I32(COPY_BYTES * c)) for place in rights]
+                k_at = [b.xor(address, I32(COPY_BYTES * c)) for address in rights]
                 for k in range(columns // 4):
                     y = _chunk(e, kind, b.add(k_at[k % 2], I32(8 * SWIZZLE_BYTES * (k // 2))))
                     for r in range(ROWS):

@@ -20,14 +20,15 @@ WORD = 32  # bits
 FIRST, LAST = 0x33333333, 0xCCCCCCCC  # two bits of each four
 
 
-def philox_mask(tile: Fragment, place: Callable, place_name: str, column: int, signature: str) -> Callable:
+def philox_mask(tile: Fragment, counter: Callable, counter_types: str, column: int, signature: str) -> Callable:
     """Decorator: a condition of a random number and other values, as words with a bit for each element of a tile (as
-    `Fragment.index_mask` returns them), from the arguments of `place` and the other values.
+    `Fragment.index_mask` returns them), from the arguments of `counter` and the other values.
 
-    `place`, of the signature `place_name`, results in the position, seed and stream of a number. The position advances
-    with its argument `column`, the column index; everything else is the same along a row, seed and stream everywhere.
+    `counter`, of the signature `counter_types`, results in the position, seed and stream of a number. The position
+    advances with its argument `column`, the column index; everything else is the same along a row, seed and stream
+    everywhere.
     """
-    asked, count = scalar_function(place_name, place), tile.count
+    asked, count = scalar_function(counter_types, counter), tile.count
     result = types.UniTuple(types.uint32, -(-count // WORD))
 
     def wrap(function: Callable) -> Callable:
@@ -36,7 +37,7 @@ def philox_mask(tile: Fragment, place: Callable, place_name: str, column: int, s
 
         @emitted(result, len(wanted))
         def emit(e, *values, kinds):
-            lists = [tile.places(e, v, k, w) for v, k, w in zip(values, kinds, wanted)]
+            lists = [tile.element_reader(e, v, k, w) for v, k, w in zip(values, kinds, wanted)]
             draw = _Draw(e, asked, body, lists[: len(asked.arguments)], lists[len(asked.arguments) :])
             first = e.cast(e.unpack(values[column], len(kinds[column]))[0], kinds[column].dtype, types.int32)
             words = e.either(draw.shared(first), lambda: draw.together(count), lambda: draw.separate(count))
@@ -48,15 +49,15 @@ def philox_mask(tile: Fragment, place: Callable, place_name: str, column: int, s
 
 
 class _Draw:
-    """The code of a mask: functions that return the arguments of `place` and of `body` for an element."""
+    """The code of a mask: functions that return the arguments of `counter` and of `body` for an element."""
 
-    def __init__(self, e: Emitter, place: ScalarFunction, body: ScalarFunction, places: list, others: list):
-        self.e, self.place, self.body, self.places, self.others = e, place, body, places, others
+    def __init__(self, e: Emitter, counter: ScalarFunction, body: ScalarFunction, counter_values: list, others: list):
+        self.e, self.counter, self.body, self.counter_values, self.others = e, counter, body, counter_values, others
         self.odd = e.builder.icmp_unsigned("!=", e.builder.and_(e.special_register("tid.x"), I32(1)), I32(0))
 
     def asked(self, k: ir.Value) -> list[ir.Value]:
         """Position, seed and stream of an element."""
-        return self.place.emit(self.e, [of(k) for of in self.places])
+        return self.counter.emit(self.e, [of(k) for of in self.counter_values])
 
     def shared(self, first: ir.Value) -> ir.Value:
         """True if all pairs of the warp's threads have the numbers of one counter in a row: their first columns are

@@ -44,8 +44,8 @@ class WarpRow:
         rows that are aligned for vectors, else "s"."""
         kind = dtype(name)
         stored = stored_type(kind, self.count, self.count)
-        places, room = self._addresses(e, kind, stride_kind, address, stride)
-        loaded = e.pack(stored, self.tile.load_vector(e, kind, stride_kind, places, room))
+        addresses, room = self._addresses(e, kind, stride_kind, address, stride)
+        loaded = e.pack(stored, self.tile.load_vector(e, kind, stride_kind, addresses, room))
         return self.tile.widened(e, kind, loaded, stored, numba_type(kind.compute.name))
 
     def store(self, name: str, stride_kind: str) -> Callable:
@@ -54,8 +54,10 @@ class WarpRow:
 
         @emitted(types.void)
         def emit(e, address, elements, stride, *, kinds):
-            places, room = self._addresses(e, kind, stride_kind, address, stride)
-            self.tile.store_vector(e, kind, stride_kind, places, self.tile.narrowed(e, kind, elements, kinds[1]), room)
+            addresses, room = self._addresses(e, kind, stride_kind, address, stride)
+            self.tile.store_vector(
+                e, kind, stride_kind, addresses, self.tile.narrowed(e, kind, elements, kinds[1]), room
+            )
 
         return emit
 
@@ -80,7 +82,7 @@ class WarpRow:
         first = _first(e, self)
         room = self.tile.valid(e, types.int64, first, I64(self.elements), 0)
         return self.tile.addresses(
-            e, kind, stride_kind, address, self.tile.place(e, types.int64, first, 0), stride
+            e, kind, stride_kind, address, self.tile.begin(e, types.int64, first, 0), stride
         ), room
 
 

@@ -97,8 +97,8 @@ def load_row_pairs(columns: int, name: str) -> Callable:
             for k, column, exists in _columns(e, columns, 1, (end, valid)):
                 at = _address(e, base, column, (further, step))
                 there = e.builder.zext(e.builder.and_(flag, exists), I32)
-                place = 4 * (k // PAIR) + k % PAIR
-                elements[place], elements[place + 2] = _widened(e, kind, ROWS, at, there)
+                index = 4 * (k // PAIR) + k % PAIR
+                elements[index], elements[index + 2] = _widened(e, kind, ROWS, at, there)
             return e.pack(result, elements)
 
         return result, emit
@@ -116,8 +116,8 @@ def store_row_pairs(columns: int, name: str) -> Callable:
             base, flag = e.unpack(addresses, ROWS)[0], e.unpack(flags, ROWS)[0]
             for k, column, exists in _columns(e, columns, 1, (end, valid)):
                 at = _address(e, base, column, (further, step))
-                place = 4 * (k // PAIR) + k % PAIR
-                packed = _stored(e, kind, [own[place], own[place + 2]])
+                index = 4 * (k // PAIR) + k % PAIR
+                packed = _stored(e, kind, [own[index], own[index + 2]])
                 there = e.builder.zext(e.builder.and_(flag, exists), I32)
                 store_vector(e, kind, ROWS, at, packed, ValidElements(there))
 

@@ -54,8 +54,8 @@ def register_operand(itemsize: int, major: str, paired: bool = True, parts: int 
     def emit(e, at, warpgroup, *, kinds):
         b, thread = e.builder, e.special_register("tid.x")
         lane, warp = b.and_(thread, I32(31)), b.and_(b.lshr(thread, I32(5)), I32(3))
-        places = e.cast(at, kinds[0], i32), e.cast(warpgroup, kinds[1], i32)
-        words = read(e, places, lane, warp, itemsize)
+        base = e.cast(at, kinds[0], i32), e.cast(warpgroup, kinds[1], i32)
+        words = read(e, base, lane, warp, itemsize)
         if parts == 2:
             words = [word for part in zip(*(tf32_parts(e, word) for word in words)) for word in part]
         return e.pack(result, words)
@@ -63,31 +63,31 @@ def register_operand(itemsize: int, major: str, paired: bool = True, parts: int 
     return emit
 
 
-def _in_order(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
+def _in_order(e: Emitter, base: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
     """K-major lines in their order."""
     b = e.builder
-    return _by_ldmatrix(e, places, b.or_(b.shl(warp, I32(4)), b.and_(lane, I32(15))), lane)
+    return _by_ldmatrix(e, base, b.or_(b.shl(warp, I32(4)), b.and_(lane, I32(15))), lane)
 
 
-def _along_k(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
+def _along_k(e: Emitter, base: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
     """K-major lines: those of the thread rows g, then g + 8."""
     b = e.builder
     half = b.and_(b.lshr(lane, I32(3)), I32(1))
-    return _by_ldmatrix(e, places, b.add(_pair_of(e, b.and_(lane, I32(7)), warp, itemsize), half), lane)
+    return _by_ldmatrix(e, base, b.add(_pair_of(e, b.and_(lane, I32(7)), warp, itemsize), half), lane)
 
 
-def _by_ldmatrix(e: Emitter, places: tuple, line: ir.Value, lane: ir.Value) -> list[ir.Value]:
+def _by_ldmatrix(e: Emitter, base: tuple, line: ir.Value, lane: ir.Value) -> list[ir.Value]:
     """The words of 16 K-major lines, of which each lane addresses one."""
-    b, (at, warpgroup) = e.builder, places
+    b, (at, warpgroup) = e.builder, base
     near = b.lshr(lane, I32(4))
     address = b.add(b.add(at, b.mul(warpgroup, I32(ROWS * SWIZZLE_BYTES))), b.shl(line, I32(7)))
     address = b.add(address, b.shl(b.xor(near, b.and_(line, I32(7))), I32(4)))
     return [word for step in range(STEPS) for word in matrices(e, b.xor(address, I32(STEP_BYTES * step)))]
 
 
-def _floats_across(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
+def _floats_across(e: Emitter, base: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
     """MN-major lines of float32, in panels of 32: pairs of neighbouring rows at the steps t and t + 4 of eight."""
-    b, (at, warpgroup) = e.builder, places
+    b, (at, warpgroup) = e.builder, base
     row, step = _pair_of(e, b.lshr(lane, I32(2)), warp, itemsize), b.and_(lane, I32(3))
     panel = b.add(b.shl(warpgroup, I32(1)), b.lshr(row, I32(5)))
     at = b.add(at, b.mul(panel, I32(STEPS * 8 * SWIZZLE_BYTES)))
@@ -103,13 +103,13 @@ def _floats_across(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, it
     return [b.bitcast(value, I32) for value in values]
 
 
-def _bytes_across(e: Emitter, places: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
+def _bytes_across(e: Emitter, base: tuple, lane: ir.Value, warp: ir.Value, itemsize: int) -> list[ir.Value]:
     """MN-major lines of bytes, in panels of 128: ldmatrix of turned pairs of bytes, which byte permutations sort.
 
     A thread gets bytes of the lines 2 t and 2 t + 1 of a matrix. The lines of two matrices are such that it has four
     steps in a row, and that the lines of a matrix are in different banks; from t = 2 on, the second has the first ones.
     """
-    b, (at, warpgroup) = e.builder, places
+    b, (at, warpgroup) = e.builder, base
     matrix, number = b.lshr(lane, I32(3)), b.and_(lane, I32(7))
     later = b.xor(b.and_(matrix, I32(1)), b.lshr(number, I32(2)))  # of the four steps, the last two
     line = b.add(b.shl(b.lshr(number, I32(1)), I32(2)), b.add(b.and_(number, I32(1)), b.shl(later, I32(1))))

@@ -44,17 +44,17 @@ def add_partial_sums(e, address, accumulators, *, kinds, count: int):
 
 
 @emitted(types.boolean)
-def is_last_warpgroup(e, semaphore, count, place, number, *, kinds):
+def is_last_warpgroup(e, semaphore, count, word, barrier, *, kinds):
     """Whether this warpgroup is the last of so many that arrive at a semaphore, which it then sets to 0. Before the
     arrival its threads' stores are visible to the others. `word` is the address of a word in shared memory, `barrier`
     the number of a named barrier, of this warpgroup alone."""
     b = e.builder
-    place, number, count = (
-        e.cast(v, k, types.int32) for v, k in ((place, kinds[2]), (number, kinds[3]), (count, kinds[1]))
+    word, barrier, count = (
+        e.cast(v, k, types.int32) for v, k in ((word, kinds[2]), (barrier, kinds[3]), (count, kinds[1]))
     )
     sync = f"bar.sync $0, {WARPGROUP};"
     e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], effect=True)
-    e.asm(VOID, sync, "r,~{memory}", [number], effect=True)
+    e.asm(VOID, sync, "r,~{memory}", [barrier], effect=True)
     first = b.icmp_unsigned("==", b.and_(e.special_register("tid.x"), I32(WARPGROUP - 1)), I32(0))
     with b.if_then(first):
         text = "atom.global.acq_rel.gpu.add.u32 $0, [$1], 1;"
@@ -62,8 +62,8 @@ def is_last_warpgroup(e, semaphore, count, place, number, *, kinds):
         last = b.icmp_unsigned("==", before, b.sub(count, I32(1)))
         with b.if_then(last):
             e.asm(VOID, "st.global.u32 [$0], 0;", "l,~{memory}", [semaphore], effect=True)
-        e.asm(VOID, "st.shared.u32 [$0], $1;", "r,r,~{memory}", [place, b.zext(last, I32)], effect=True)
-    e.asm(VOID, sync, "r,~{memory}", [number], effect=True)
-    flag = e.asm(I32, "ld.shared.u32 $0, [$1];", "=r,r,~{memory}", [place], effect=True)
+        e.asm(VOID, "st.shared.u32 [$0], $1;", "r,r,~{memory}", [word, b.zext(last, I32)], effect=True)
+    e.asm(VOID, sync, "r,~{memory}", [barrier], effect=True)
+    flag = e.asm(I32, "ld.shared.u32 $0, [$1];", "=r,r,~{memory}", [word], effect=True)
     e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], effect=True)
     return b.icmp_unsigned("!=", flag, I32(0))

@@ -34,13 +34,13 @@ def split_columns(e, at, small_at, *, kinds, size: int, threads: int):
     own = b.shl(b.and_(e.special_register("tid.x"), I32(threads - 1)), I32(4))
     if threads > WARPGROUP:
         own = b.shl(b.sub(e.special_register("tid.x"), I32(WARPGROUP)), I32(4))
-    places = [b.add(e.cast(x, kind, i32), own) for x, kind in zip((at, small_at), kinds)]
+    addresses = [b.add(e.cast(x, kind, i32), own) for x, kind in zip((at, small_at), kinds)]
     for skipped in range(0, size, COPY_BYTES * threads):
-        large_at, small = (b.add(place, I32(skipped)) for place in places)
+        large_at, small = (b.add(address, I32(skipped)) for address in addresses)
         words = [b.bitcast(x, I32) for x in ld_shared(e, FLOAT32, 4, large_at)]
         parts = [tf32_parts(e, word) for word in words]
-        for place, values in zip((large_at, small), zip(*parts)):
-            st_shared(e, FLOAT32, 4, place, [b.bitcast(v, F32) for v in values])
+        for address, values in zip((large_at, small), zip(*parts)):
+            st_shared(e, FLOAT32, 4, address, [b.bitcast(v, F32) for v in values])
 
 
 def exact_products(columns: int, product: int) -> Callable:
@@ -85,8 +85,8 @@ def _exact_panel(e: Emitter, start: list[ir.Value], steps: list[ir.Value], offse
         x = [_read(e, upper), _read(e, lower)]
         y = [_read(e, b.add(column, offset)) for offset in offsets]
         following += [b.add(k, I64(1)), b.add(upper, row_step), b.add(lower, row_step), b.add(column, step)]
-        for place, value in enumerate(sums):  # pairs of columns of one row, then of the other
-            row, number = place // 2 % 2, place // 4 * 2 + place % 2
+        for index, value in enumerate(sums):  # pairs of columns of one row, then of the other
+            row, number = index // 2 % 2, index // 4 * 2 + index % 2
             following.append(e.call(F32, "llvm.fma.f32", [x[row], y[number], value]))
     return sums
 
