@@ -112,6 +112,24 @@ def test_parts_of_a_sum_are_added_in_order(splits, columns, warpgroups, chosen, 
     assert {s.splits for s in made} == {splits}
 
 
+NARROW_TAILS = {
+    "rows by rows": ("gelu(x @ w + b) + r", "x w b r", 128),
+    "columns by columns": ("u.mT @ t.mT", "u t", 128),
+    "two products, in halves of 128 columns": ("silu(x @ w) * (x @ v)", "x w v", 128),
+    "quarters of 256 columns": ("p = float32(x) @ float32(w); p, bfloat16(p)", "x w", 256),
+}
+
+
+@pytest.mark.parametrize("name", NARROW_TAILS)
+def test_tiles_of_the_last_wave_may_be_narrower(name, chosen, monkeypatch):
+    text, names, columns = NARROW_TAILS[name]
+    made, only = chosen
+    only(6 if columns == 128 else 4, warpgroups=1, pingpong=1, cluster=1, columns=columns)
+    monkeypatch.setattr(sm90_schedule, "predicted_clocks", lambda s, *_: s.tail_columns or s.columns)
+    agrees(text, names, arrays(m=200 if columns == 128 else 320))
+    assert {s.tail_columns for s in made} == {64}
+
+
 @pytest.mark.parametrize("dtype", [BRAIN, np.float16])
 @pytest.mark.parametrize("name", EPILOGUES)
 def test_an_epilogue_is_part_of_the_kernel(name, dtype, chosen):

@@ -39,22 +39,37 @@ def predicted_clocks(
     """Clocks of an SM that works on the most tiles."""
     count = clusters_of_tiles(s, operands, extents) * s.cluster * s.splits
     waves = -(-count // (s.multiprocessors // s.cluster * s.cluster))
+    slices, each, epilogue = -(-extents[-1] // (s.kind.slice * s.splits)), _slice_clocks(s), _epilogue_clocks(s, kernel)
+    products = waves * slices * each
+    if s.narrow is not None:  # the last wave
+        products -= slices * (each - _slice_clocks(s.narrow))
+    products = max(products, _operand_bytes(kernel, operands, extents) / hardware.bandwidth * hardware.clock)
+    if s.pingpong > 1:
+        return LAUNCH_CLOCKS + products + waves * (OVERLAPPED * epilogue + WAVE_CLOCKS) + epilogue
+    if s.splits > 1:
+        epilogue += PART_CLOCKS + s.columns * len(s.pairs) / 2 * (s.splits + 1) * PART_SUM_CLOCKS
+    saved = epilogue - _epilogue_clocks(s.narrow, kernel) if s.narrow is not None else 0
+    return LAUNCH_CLOCKS + products + waves * (epilogue + WAVE_CLOCKS) - saved
+
+
+def _slice_clocks(s: Sm90MatmulSchedule) -> float:
+    """Clocks of a K-slice of a tile."""
     columns = s.columns * len(s.pairs)
     each = SLICE_CLOCKS[s.rows][-(-columns // COLUMNS) * COLUMNS]
     if s.cluster > 1 and s.warpgroups > 1 and columns <= 128:
         each *= SHARED_SLICE
     if s.by_registers:
         each *= REGISTER_SLICE * (1 if s.parts == 1 else PARTS_SLICE)
-    epilogue = columns / 2 * (SUM_CLOCKS + INSTRUCTION_CLOCKS * _epilogue_instructions(kernel.phases[0]))
-    epilogue += s.columns / 2 * STORE_CLOCKS * (len(kernel.phases[0].row_stores) - len(s.tma_stores))
-    epilogue += s.columns / 2 * WIDE_STORE_CLOCKS * sum(kernel.operands[k].dtype.itemsize > 2 for k in s.tma_stores)
-    products = waves * -(-extents[-1] // (s.kind.slice * s.splits)) * each
-    products = max(products, _operand_bytes(kernel, operands, extents) / hardware.bandwidth * hardware.clock)
-    if s.pingpong > 1:
-        return LAUNCH_CLOCKS + products + waves * (OVERLAPPED * epilogue + WAVE_CLOCKS) + epilogue
-    if s.splits > 1:
-        epilogue += PART_CLOCKS + columns / 2 * (s.splits + 1) * PART_SUM_CLOCKS
-    return LAUNCH_CLOCKS + products + waves * (epilogue + WAVE_CLOCKS)
+    return each
+
+
+def _epilogue_clocks(s: Sm90MatmulSchedule, kernel: KernelIR) -> float:
+    """Clocks of what follows the sums of a tile."""
+    phase = kernel.phases[0]
+    sums, columns = s.columns * len(s.pairs) / 2, s.columns / 2
+    clocks = sums * (SUM_CLOCKS + INSTRUCTION_CLOCKS * _epilogue_instructions(phase))
+    clocks += columns * STORE_CLOCKS * (len(phase.row_stores) - len(s.tma_stores))
+    return clocks + columns * WIDE_STORE_CLOCKS * sum(kernel.operands[k].dtype.itemsize > 2 for k in s.tma_stores)
 
 
 def _epilogue_instructions(phase: Phase) -> float:

@@ -58,8 +58,9 @@ class Sm90MatmulEmitter:
     def __init__(self, kernel: MatmulKernel, schedule: Sm90MatmulSchedule):
         self.tiles = Sm90WorkTiles(kernel, schedule)
         self.kernel, self.schedule, self.src = kernel, schedule, self.tiles.src
-        self.mainloop = Sm90MatmulMainloop(self.tiles)
+        self.mainloop = Sm90MatmulMainloop(self.tiles, schedule)
         self.parts = Tf32PartsMainloop(self.mainloop) if schedule.parts == 2 else None
+        self.narrow = Sm90MatmulMainloop(self.tiles, schedule.narrow) if schedule.narrow else None
 
     def source(self) -> str:
         src, s = self.src, self.schedule
@@ -120,24 +121,32 @@ class Sm90MatmulEmitter:
         """Emit the loads of one thread: every K-slice of one tile after another, as stages become empty."""
         src = self.src
         src.emit("tile, stage, parity = first_tile, int32(0), int32(0)")
-        with src.while_("tile < tiles"):
-            self.tiles.decode_tile()
+        self._produce_tiles(self.schedule)
+        if self.schedule.narrow:
+            src.emit("tile = first_tile")
+            self._produce_tiles(self.schedule.narrow)
+
+    def _produce_tiles(self, s: Sm90MatmulSchedule) -> None:
+        """Emit the loads of all tiles of one width."""
+        src = self.src
+        with src.while_("tile < narrow_tiles" if s.widest else "tile < tiles"):
+            self.tiles.decode_tile(bool(s.widest))
             src.assign("slice_from", f"int32(first_slice * {self.tiles.slice})")
             with src.while_(f"slice_from < (first_slice + slices) * {self.tiles.slice}"):
                 src.emit(mbarrier_wait_parity("empty + 8 * stage", "parity ^ 1"))
                 src.assign("stage_full", "int32(full + 8 * stage)")
-                src.emit(mbarrier_expect_tx("stage_full", self.schedule.stage_bytes))
+                src.emit(mbarrier_expect_tx("stage_full", s.slice_bytes))
                 at = 0
                 for number in range(len(self.tiles.multiplied)):
-                    self._load(number, f"smem_slices + stage * {self.schedule.stage_bytes} + {at}")
-                    at += self.schedule.operand_bytes(number)
+                    self._load(s, number, f"smem_slices + stage * {s.stage_bytes} + {at}")
+                    at += s.operand_bytes(number)
                 self.tiles.advance_stage()
                 src.emit(f"slice_from = int32(slice_from + {self.tiles.slice})")
             src.emit("tile = int32(tile + tile_step)")
 
-    def _load(self, number: int, to: str) -> None:
+    def _load(self, s: Sm90MatmulSchedule, number: int, to: str) -> None:
         """Emit the loads of an operand's K-slice: of the columns' operands, this block's part."""
-        src, s, box = self.src, self.schedule, self.kernel.tma_boxes[number]
+        src, box, lines_of_box = self.src, self.kernel.tma_boxes[number], self.schedule.box_lines(number)
         rows = number < s.lefts
         shared = not rows and s.cluster > 1
         maker = tma_load_multicast(len(box.axes), s.cluster) if shared else tma_load(len(box.axes))
@@ -147,12 +156,12 @@ class Sm90MatmulEmitter:
         at = {self.kernel.row_axes: "slice_from", own: first}
         if shared:
             to, at[own] = f"{to} + rank * {lines * ROW_BYTES}", f"{first} + rank * {lines}"
-        if s.majors[number] == "k":
+        if lines == lines_of_box and s.majors[number] == "k":
             self._load_box(load, number, to, at)
             return
-        with src.for_("panel", lines // self.tiles.slice):
-            at[own] = f"{at[own]} + panel * {self.tiles.slice}"
-            self._load_box(load, number, f"{to} + panel * {self.tiles.slice * ROW_BYTES}", at)
+        with src.for_("panel", lines // lines_of_box):
+            at[own] = f"{at[own]} + panel * {lines_of_box}"
+            self._load_box(load, number, f"{to} + panel * {lines_of_box * ROW_BYTES}", at)
 
     def _load_box(self, load: Function, number: int, to: str, at: dict[int, str]) -> None:
         corner = [f"int32({at.get(a, f'c{a}')})" for a in self.kernel.tma_boxes[number].axes]
@@ -163,33 +172,48 @@ class Sm90MatmulEmitter:
     def _consume(self) -> None:
         """Emit the loop of a consumer warpgroup over its tiles: products of all K-slices, then the epilogue."""
         src, s = self.src, self.schedule
-        count = s.columns * len(s.pairs) // 2
-        fragment = src.bind("sum_fragment", Fragment(2 * count))
-        zeros = src.bind("zeros", fragment.zeros() if s.kind.accumulator == "float32" else fragment.zeros("int32"))
-        epilogue = PanelEpilogue(src, self.tiles.operands.axes, s.panel, s.multiple, self._room(count))
-        if s.pairs_rows:
-            epilogue.pair_rows(s.kind.itemsize, s.even_rows)
-        epilogue.store_by_tma(
-            s.tma_stores, self.maps[len(self.tiles.multiplied) :], self.kernel.tma_boxes, s.columns // s.panel
-        )
         src.assign("elected", f"{thread_idx()} & {WARPGROUP - 1} == 0")
         src.emit("tile, stage, parity = first_tile, int32(0), int32(0)")
         if s.pingpong > 1:
             src.assign("tile", "int32(tile + warpgroup * tile_step)")
             with src.if_("warpgroup == 1"):
                 self.tiles.skip_stages()
-        with src.while_("tile < tiles"):
-            self.tiles.decode_tile()
-            src.assign("accumulators", zeros())
+        epilogue = self._consume_tiles(self.mainloop)
+        if self.narrow is not None:
+            src.emit("tile = first_tile")
+            self._consume_tiles(self.narrow)
+        epilogue.end()
+
+    def _epilogue(self, s: Sm90MatmulSchedule) -> PanelEpilogue:
+        """The epilogue of tiles of one width."""
+        count = self.schedule.columns * len(s.pairs) // 2
+        epilogue = PanelEpilogue(self.src, self.tiles.operands.axes, s.panel, s.multiple, self._room(count))
+        if s.pairs_rows:
+            epilogue.pair_rows(s.kind.itemsize, s.even_rows)
+        maps = self.maps[len(self.tiles.multiplied) :]
+        panels = s.columns // s.panel
+        epilogue.store_by_tma(s.tma_stores, maps, self.kernel.tma_boxes, 1 if s.widest else panels)
+        return epilogue
+
+    def _consume_tiles(self, mainloop: Sm90MatmulMainloop) -> PanelEpilogue:
+        """Emit the loop over all tiles of one width."""
+        src, s = self.src, mainloop.schedule
+        count, form = s.columns * len(s.pairs) // 2, mainloop.form
+        fragment = src.bind(f"{form}sum_fragment", Fragment(2 * count))
+        zeros = fragment.zeros() if s.kind.accumulator == "float32" else fragment.zeros("int32")
+        zeros, epilogue = src.bind(f"{form}zeros", zeros), self._epilogue(s)
+        with src.while_("tile < narrow_tiles" if s.widest else "tile < tiles"):
+            self.tiles.decode_tile(bool(s.widest))
+            src.assign(mainloop.accumulators, zeros())
             if s.pingpong > 1:  # in turn: else a warpgroup takes an earlier phase of an mbarrier for its own
                 with src.if_("(warpgroup == 1) | (tile != first_tile)"):
                     src.emit(bar_sync("1 + warpgroup", 2 * WARPGROUP))
-            (self.parts or self.mainloop).multiply()
+            (self.parts or mainloop).multiply()
             if s.pingpong == 1:
                 src.assign("row_from", f"int32(row_from + warpgroup * {ROWS})")
             if s.splits == 1:
                 self._begin(epilogue)
-            self.mainloop.await_products()
+            mainloop.await_products()
             if s.pingpong > 1:
                 self.tiles.skip_stages()
             last = self._add_parts(count, zeros)
@@ -198,9 +222,9 @@ class Sm90MatmulEmitter:
                     self._begin(epilogue)
                 if self.parts is not None:
                     self.parts.repair(epilogue, fragment)
-                self._finish(epilogue)
+                self._finish(epilogue, mainloop)
             src.emit(f"tile = int32(tile + {s.pingpong} * tile_step)")
-        epilogue.end()
+        return epilogue
 
     def _room(self, accumulators: int) -> int:
         """The registers of a consumer for what its epilogue loads."""
@@ -212,14 +236,15 @@ class Sm90MatmulEmitter:
         epilogue.begin()
         epilogue.load_ahead(0)
 
-    def _finish(self, epilogue: PanelEpilogue) -> None:
+    def _finish(self, epilogue: PanelEpilogue, mainloop: Sm90MatmulMainloop) -> None:
         """Emit the epilogue of a tile, panel by panel."""
-        src, s = self.src, self.schedule
+        src, s, form = self.src, mainloop.schedule, mainloop.form
         for first in range(0, s.columns, s.panel):
             accumulators = {}
             for product, use in enumerate(self.kernel.phases[0].folds):
-                panel = src.bind(f"accumulators{product}_{first}", take_panel(product * s.columns + first, s.panel))
-                accumulators[use.accumulators[0].name] = panel("accumulators")
+                take = take_panel(product * s.columns + first, s.panel)
+                panel = src.bind(f"{form}accumulators{product}_{first}", take)
+                accumulators[use.accumulators[0].name] = panel(mainloop.accumulators)
             following = first + s.panel
             epilogue.finish(first, accumulators, following if following < s.columns else None)
 

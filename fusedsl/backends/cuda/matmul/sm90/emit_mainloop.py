@@ -13,6 +13,7 @@ from ...tile import (
     wgmma_wait,
 )
 from .. import mbarrier_arrive_cluster, register_operand, wgmma_registers, wgmma_slice, wgmma_wait_group
+from .tile_plan import Sm90MatmulSchedule
 from .work_tiles import Sm90WorkTiles
 
 SMEM_ADDRESSES = (1 << 18) - 1
@@ -22,8 +23,10 @@ ROW_BYTES = SWIZZLE_BYTES  # of a swizzled row
 class Sm90MatmulMainloop:
     """Emits the products of a tile."""
 
-    def __init__(self, tiles: Sm90WorkTiles):
-        self.tiles, self.src, self.schedule = tiles, tiles.src, tiles.schedule
+    def __init__(self, tiles: Sm90WorkTiles, schedule: Sm90MatmulSchedule):
+        self.tiles, self.src, self.schedule = tiles, tiles.src, schedule
+        self.form = "narrow_" if schedule.widest else ""  # of names of what depends on the columns of a tile
+        self.accumulators = f"{self.form}accumulators"
         self.loads: dict[int, Function] = {}  # of the rows' operands, by number
 
     def multiply(self) -> None:
@@ -35,7 +38,7 @@ class Sm90MatmulMainloop:
             src.emit(mbarrier_wait_parity("full + 8 * stage", "parity"))
             self.find_slice()
             given = self.multiplied()
-            src.assign("accumulators", start("accumulators", *given))
+            src.assign(self.accumulators, start(self.accumulators, *given))
             if s.by_registers:  # which the next K-slice writes: another warpgroup multiplies meanwhile
                 src.emit(src.bind("wait_slice", wgmma_wait_group(0))())
                 with src.if_("elected"):
@@ -59,7 +62,7 @@ class Sm90MatmulMainloop:
     def await_products(self) -> None:
         """Emit the wait for the last K-slice of a tile."""
         src, s = self.src, self.schedule
-        src.assign("accumulators", src.bind("wait_products", wgmma_wait(0))("accumulators"))
+        src.assign(self.accumulators, src.bind("wait_products", wgmma_wait(0))(self.accumulators))
         if not s.by_registers:
             with src.if_("elected"):
                 self.release("before")
@@ -68,13 +71,13 @@ class Sm90MatmulMainloop:
         """Bind the products of a K-slice, and the loads of the rows' operands if these are in registers."""
         src, s = self.src, self.schedule
         if not s.by_registers:
-            return src.bind("start_products", wgmma_slice(s.kind.ptx, s.columns, s.pairs, s.majors))
+            return src.bind(f"start_{self.form}products", wgmma_slice(s.kind.ptx, s.columns, s.pairs, s.majors))
         for number in range(s.lefts):
             form = (s.pairs_rows, s.parts) if s.parts == 2 else ()
             load = register_operand(s.kind.itemsize, s.majors[number], *form)
             self.loads[number] = src.bind(f"load_{s.majors[number]}_major", load)
         parts = (s.parts,) if s.parts == 2 else ()
-        return src.bind("start_products", wgmma_registers(s.kind.ptx, s.columns, s.pairs, *parts))
+        return src.bind(f"start_{self.form}products", wgmma_registers(s.kind.ptx, s.columns, s.pairs, *parts))
 
     def multiplied(self) -> list[str]:
         """What a warpgroup multiplies of a K-slice, for each operand: its descriptor, or its words in registers."""

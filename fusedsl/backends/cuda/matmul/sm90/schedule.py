@@ -37,12 +37,13 @@ def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm9
         possible = [replace(s, turned=True) for s in candidates(kernel, operands, extents, hardware)]
     if not possible:
         return None
-    possible += [part for s in possible for part in parts(s, operands, extents)]
+    possible += [one for s in possible for how in (parts, narrow_tails) for one in how(s, operands, extents)]
     best = min(possible, key=lambda s: predicted_clocks(s, kernel, operands, extents, hardware))
     tiles = clusters_of_tiles(best, operands, extents) * best.cluster
     reason = (
         f"matrix product by wgmma: {tiles} tiles of {best.rows} × {best.columns}, {best.stages} K-slices of "
         f"{best.kind.slice} loaded ahead by TMA"
+        f"{f', of the last wave {best.tail_columns} columns wide' if best.tail_columns else ''}"
         f"{', turned, with the rows in registers' if best.turned else ''}"
         f"{', in two parts of TF32 each' if best.parts == 2 else ''}"
         f"{f', clusters of {best.cluster} share what they load' if best.cluster > 1 else ''}"
@@ -118,6 +119,16 @@ def _is_loaded_in_boxes(s: Sm90MatmulSchedule) -> bool:
         if s.lines(number) % (box * (s.cluster if is_column else 1)):
             return False
     return True
+
+
+def narrow_tails(s: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> Iterator[Sm90MatmulSchedule]:
+    """The schedule with narrower tiles in its last wave, where all multiprocessors have one of them at most."""
+    whole, left = divmod(clusters_of_tiles(s, operands, extents), s.multiprocessors)
+    if s.cluster > 1 or s.pingpong > 1 or s.parts > 1 or not whole or not left:
+        return
+    for columns in COLUMNS:
+        if s.columns % columns == 0 and columns < s.columns and left * (s.columns // columns) <= s.multiprocessors:
+            yield replace(s, tail_columns=columns)
 
 
 def parts(s: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> Iterator[Sm90MatmulSchedule]:

@@ -46,6 +46,8 @@ class Sm90MatmulSchedule(Schedule):
     parts: int = 1  # of float32: 2 for 3xtf32
     even_rows: bool = False  # where a thread's rows are neighbours: it stores pairs of them
     splits: int = 1  # warpgroups that sum parts of one tile, each over some of its K-slices
+    tail_columns: int = 0  # of the tiles of the last wave, if these are narrower; else 0
+    widest: int = 0  # of such a narrower tile: the columns of the others, for which the ring has room
     blocks = 1
     registers: int = field(default=168, compare=False, kw_only=True)
     multiprocessors: int = field(default=0, compare=False)  # blocks that loop over tiles
@@ -65,6 +67,16 @@ class Sm90MatmulSchedule(Schedule):
     @property
     def rows(self) -> int:
         return ROWS * self.warpgroups
+
+    @property
+    def narrow(self) -> Sm90MatmulSchedule | None:
+        """The tiles of the last wave, if they are narrower than the others."""
+        return replace(self, columns=self.tail_columns, tail_columns=0, widest=self.columns) if self.tail_columns else None
+
+    @property
+    def narrow_tiles(self) -> int:
+        """Narrower tiles in place of one."""
+        return self.columns // self.tail_columns
 
     @property
     def lefts(self) -> int:
@@ -101,8 +113,20 @@ class Sm90MatmulSchedule(Schedule):
         return self.lines(number) * SWIZZLE_BYTES
 
     @property
-    def stage_bytes(self) -> int:
+    def slice_bytes(self) -> int:
+        """A K-slice of all operands."""
         return sum(map(self.operand_bytes, range(len(self.majors))))
+
+    @property
+    def stage_bytes(self) -> int:
+        """A K-slice in the ring, which has room for that of any tile."""
+        return replace(self, columns=self.widest, widest=0).slice_bytes if self.widest else self.slice_bytes
+
+    def box_lines(self, number: int) -> int:
+        """Lines of an operand that one TMA instruction loads."""
+        if self.majors[number] == "mn":
+            return self.kind.slice
+        return self.rows if number < self.lefts else (self.tail_columns or self.columns) // self.cluster
 
     @property
     def panel(self) -> int:
@@ -171,9 +195,8 @@ def tma_boxes(schedule: Sm90MatmulSchedule, kernel: KernelIR) -> tuple[TmaBox, .
     boxes = []
     for number, k in enumerate((*operands.left, *operands.right)):
         own = operands.axes.rows[0] if number < s.lefts else operands.axes.columns[0]
-        lines = s.rows if number < s.lefts else s.columns // s.cluster
         inner, across = (kernel.row_axes, own) if s.majors[number] == "k" else (own, kernel.row_axes)
-        box = tma_box(kernel, k, inner, across, lines if s.majors[number] == "k" else s.kind.slice)
+        box = tma_box(kernel, k, inner, across, s.box_lines(number))
         boxes.append(replace(box, tf32=s.dtype == "float32" and s.parts == 1))
     for k in s.tma_stores:
         boxes.append(tma_box(kernel, k, operands.axes.columns[0], operands.axes.rows[0], WARP_ROWS))

@@ -36,10 +36,14 @@ class Sm90WorkTiles:
         shift = s.cluster.bit_length() - 1
         src.assign("first_tile", f"int32({block_idx()} >> {shift})")
         src.assign("tile_step", f"int32(grid_dim() >> {shift})")
+        if s.tail_columns:  # of whole waves, then of the last one
+            src.assign("all_tiles", "tiles")
+            src.assign("tiles", f"int32({udiv('all_tiles', 'tile_step')} * tile_step)")
+            src.assign("narrow_tiles", f"int32((all_tiles - tiles) * {s.narrow_tiles})")
 
-    def decode_tile(self) -> None:
+    def decode_tile(self, narrow: bool) -> None:
         """Emit the batch indices, the first row and the first column of a tile: groups of tile rows, and in each one
-        column of tiles after another."""
+        column of tiles after another. A `narrow` one has a part of the columns of a tile of the last wave."""
         src, s = self.src, self.schedule
         group = max(1, GROUP_ROWS // (s.rows * s.cluster))
         src.emit("whole, first_slice, slices = tile, int32(0), all_slices")
@@ -47,6 +51,10 @@ class Sm90WorkTiles:
             src.assign("whole", udiv("tile", s.splits))
             src.assign("first_slice", f"int32((tile - whole * {s.splits}) * part_slices)")
             src.assign("slices", "minimum(part_slices, int32(all_slices - first_slice))")
+        if narrow:
+            src.assign("whole", udiv("tile", s.narrow_tiles))
+            src.assign("narrow_column", f"int32((tile - whole * {s.narrow_tiles}) * {s.tail_columns})")
+            src.assign("whole", "int32(tiles + whole)")
         src.assign("in_batch", "whole")
         if self.operands.axes.batch:
             src.assign("batch", udiv("whole", "batch_tiles"))
@@ -67,7 +75,8 @@ class Sm90WorkTiles:
         src.assign("row_unit", f"int32(group * {group} + in_group - column_tile * group_rows)")
         rank = " + rank" if s.cluster > 1 else ""
         src.assign("row_from", f"int32((row_unit * {s.cluster}{rank}) * {s.rows})")
-        src.assign("column_from", f"int32(column_tile * {s.columns})")
+        within = " + narrow_column" if narrow else ""
+        src.assign("column_from", f"int32(column_tile * {s.columns}{within})")
 
     def skip_stages(self) -> None:
         """Emit the stage and parity after the K-slices of a tile of another warpgroup."""
