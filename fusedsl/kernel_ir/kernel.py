@@ -109,6 +109,7 @@ class KernelIR:
     matmul: str = "exact"  # how float32 is multiplied: the option of that name
     batch_invariant_width: int = 0  # vector elements if a row's schedule may not depend on other rows; else 0
     pdl: bool = False  # programmatic dependent launch among the launches of a call
+    given: tuple[int, ...] = ()  # then: operands that are arguments of the call, which none of its launches writes
     aligned_scalars: tuple[str, ...] = ()  # extents that are multiples of ALIGNED, which positions are computed from
     short_extents: tuple[str, ...] = ()  # extents among the scalars below SHORT, of maps that compute where they read
     short_strides: tuple[str, ...] = ()  # their strides between -SHORT and SHORT

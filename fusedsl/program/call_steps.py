@@ -146,11 +146,12 @@ def bind_kernels(
         dataclasses.replace(
             bound,
             chained=chained,
+            given=tuple(k for k, use in enumerate(kernel.arrays) if use.kind == "argument") if chained else (),
             specialization_group=group,
             has_unit_extents=unit_extents,
             symbolic_units=symbolic_units,
         )
-        for bound in bounds
+        for kernel, bound in zip(plan.kernels, bounds)
     ]
 
 

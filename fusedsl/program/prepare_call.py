@@ -116,7 +116,7 @@ def _launch_records(call: ResolvedCall, layout: PayloadLayout) -> tuple[list[Any
     records, spilled = [], False
     for members in call.launches:
         if not members[0][1].empty:
-            record, spills = _cuda_record(call, members, layout)
+            record, spills = _cuda_record(call, members, layout, follows=bool(records))
             records.append(record)
             spilled |= spills
     return records, spilled
@@ -136,16 +136,16 @@ def cublas_record(
 
 
 def _cuda_record(
-    call: ResolvedCall, members: Members, layout: PayloadLayout
+    call: ResolvedCall, members: Members, layout: PayloadLayout, follows: bool
 ) -> tuple[LaunchRecord | CublasLaunch, bool]:
-    """(the record of one launch, whether it spills)."""
+    """(the record of one launch, which may follow another one, whether it spills)."""
     if (by_library := cublas_record(call, *members[0], layout)) is not None:
         return by_library, False
     built = call.built(members)
     function = load_function(built, call.device[1])
     if len(members) > 1:
         return combo_launch(members, built, function, layout), built.spill_bytes > 0
-    return cuda_launch(*members[0], built, function, layout), built.spill_bytes > 0
+    return cuda_launch(*members[0], built, function, layout, follows), built.spill_bytes > 0
 
 
 def cpu_launch_record(call: ResolvedCall, k: int, layout: PayloadLayout) -> HostLaunchRecord | BlasLaunch:

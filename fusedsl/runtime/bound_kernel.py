@@ -23,6 +23,7 @@ class BoundKernel:
     looped: KernelIR | None = None  # the same computation for a row that does not stay on chip
     transposed: tuple[KernelIR, KernelIR] | None = None  # both with vectors across the columns, if arrays lie so
     chained: bool = False  # the call has several launches, which may overlap
+    given: tuple[int, ...] = ()  # then: operands that are arguments of the call
     specialization_group: SpecializationGroup | None = None  # None if every class of lengths gets a binary
     has_unit_extents: bool = False  # the plan is for some extents of 1
     symbolic_units: bool = False  # the plan is for any extents, although some are 1 in this call

@@ -44,7 +44,7 @@ def scheduled_cuda(bound: BoundKernel, hardware: Hardware, flexible: bool = True
     Unless `flexible`, no parameter of the schedule is left to the launch: the kernel can be part of a combo kernel.
     """
     kernel, schedule = _scheduled(bound, hardware, flexible)
-    return (dataclasses.replace(kernel, pdl=True) if bound.chained else kernel), schedule
+    return (dataclasses.replace(kernel, pdl=True, given=bound.given) if bound.chained else kernel), schedule
 
 
 def _scheduled(bound: BoundKernel, hardware: Hardware, flexible: bool) -> tuple[KernelIR, Schedule]:
@@ -101,8 +101,8 @@ def scheduled_cpu(bound: BoundKernel) -> tuple[KernelIR, str]:
 def plain_kernel(kernel: KernelIR) -> KernelIR:
     """A kernel without the facts that only CUDA schedules read: access widths and offset widths."""
     operands = tuple(Operand(o.name, o.dtype, o.strides, rank=o.rank) for o in kernel.operands)
-    bare = dataclasses.replace(kernel, aligned_scalars=(), short_extents=(), short_strides=())
-    return dataclasses.replace(bare, operands=operands, index64=False, lengths=(), neighbour_rows=False, pdl=False)
+    bare = dataclasses.replace(kernel, aligned_scalars=(), short_extents=(), short_strides=(), neighbour_rows=False)
+    return dataclasses.replace(bare, operands=operands, index64=False, lengths=(), pdl=False, given=())
 
 
 def cuda_key(kernel: KernelIR | ComboKernel, schedule: Schedule, digest: str, cc: tuple[int, int]) -> tuple:

@@ -39,6 +39,7 @@ def kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tup
         kernel.lengths,
         kernel.tma_boxes,
         kernel.pdl,
+        kernel.given if schedule is not None and schedule.prefetches else (),
         bool(kernel.batch_invariant_width),
         kernel.tables,
         kernel.aligned_scalars,

@@ -100,15 +100,18 @@ class LaunchRecord:
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
         side = geometry.threads // geometry.block_dim_y
         head = struct.pack("<7I4x", geometry.blocks, 1, 1, side, geometry.block_dim_y, 1, shared)
-        tail = _tail(_attributes(cluster, geometry.cooperative), len(layout.template))
         driver.initialise()
         self.driver, self.device, self.number = driver, function.device, function.handle
+        programmatic = geometry.programmatic_launch and driver.facts(self.device).cc >= DEPENDENT_LAUNCH_CC
+        follows = programmatic and geometry.prefetches
+        tail = _tail(_attributes(cluster, geometry.cooperative, follows), len(layout.template))
         self.head, self.tail = head, tail
-        self.plain = cluster == 1 and not geometry.cooperative  # a graph's kernel node needs no attributes
+        # whether a graph's kernel node needs no attributes
+        self.plain = cluster == 1 and not geometry.cooperative and not follows
         self.fire = self.fire_overlapped = _nothing
         if geometry.blocks:
             self.fire = self.fire_overlapped = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
-        if geometry.blocks and geometry.programmatic_launch and driver.facts(self.device).cc >= DEPENDENT_LAUNCH_CC:
+        if geometry.blocks and programmatic:
             tail = _tail(_attributes(cluster, geometry.cooperative, True), len(layout.template))
             self.fire_overlapped = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
 

@@ -6,7 +6,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -186,16 +186,22 @@ def _block_layout(
 
 
 def cuda_launch(
-    plan: KernelPlan, bound: BoundKernel, built: CompiledKernel, function: Any, payload_layout: PayloadLayout
+    plan: KernelPlan,
+    bound: BoundKernel,
+    built: CompiledKernel,
+    function: Any,
+    payload_layout: PayloadLayout,
+    follows: bool = False,
 ) -> LaunchRecord:
-    """The launch record of one kernel on one CUDA device."""
+    """The launch record of one kernel on one CUDA device; it `follows` another one of the same call."""
     from .driver import driver
 
     divisors = built.schedule.magic_divisors(built.kernel, bound.extents)
     block = _block_layout(plan, bound, built.kernel, payload_layout, divisors)
-    return LaunchRecord(
-        driver(), function, built.schedule.launch(built.kernel, bound.extents), block, code_identity(built)
-    )
+    geometry = built.schedule.launch(built.kernel, bound.extents)
+    if not follows:  # it would load what launches of other calls write
+        geometry = replace(geometry, prefetches=False)
+    return LaunchRecord(driver(), function, geometry, block, code_identity(built))
 
 
 def combo_launch(

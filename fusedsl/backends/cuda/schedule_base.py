@@ -31,6 +31,7 @@ class Schedule(ScheduledBlocks):
     max_threads = 0  # threads are a launch parameter, up to this; 0: compiled
     length_specialized = True  # a binary serves one class of lengths alone
     multiplies = False  # of a matrix product: machine code depends on the contiguous axes of operands
+    prefetches = False  # of a kernel of several: it starts early, and loads arguments of the call before it waits
     grid_sync = False  # blocks pass grid barriers: all are resident at once
 
     @property
@@ -84,8 +85,10 @@ class Schedule(ScheduledBlocks):
     def launch(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         """The launch of a scheduled kernel over these extents."""
         config = self.config(kernel, extents)
-        alone = config.cooperative or config.exclusive
-        return dataclasses.replace(config, programmatic_launch=True) if kernel.pdl and not alone else config
+        alone = config.cooperative or (config.exclusive and not self.prefetches)
+        if not kernel.pdl or alone:
+            return config
+        return dataclasses.replace(config, programmatic_launch=True, prefetches=self.prefetches)
 
     def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
         """What the magics of axes 1 … of a kernel divide by."""

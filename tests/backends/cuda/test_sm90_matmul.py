@@ -307,3 +307,21 @@ def test_whole_panels_are_folded_without_masks(chosen, folded):
         found = [to_host(y) for y in made_of(gpu.asarray(x), gpu.asarray(w))]
     np.testing.assert_allclose(found[0], np.log(np.exp(exact).sum(-1)), rtol=1e-5)
     np.testing.assert_allclose(found[1], exact.sum(-1), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "text, early",
+    [("rms_norm(x, b) @ w", 1), ("w.mT @ rms_norm(x, b)", 1), ("p = rms_norm(x, b); silu(p @ w) * (p @ v)", 1)],
+)
+def test_a_product_that_follows_loads_arguments_before_it_waits(text, early, chosen):
+    given = arrays(m=136)
+    given["b"] = given["b"][:K]
+    kernel = fd.kernel(text)
+    names = list(kernel.params)
+    with emulated_gpu() as gpu:
+        operands = [gpu.asarray(given[name]) for name in names]
+        source = kernel.source(*operands)
+        found = to_host(kernel(*operands)).astype(np.float64)
+    expected = kernel(*(given[name].astype(np.float64) for name in names))
+    np.testing.assert_allclose(found, expected, rtol=2.0**-7, atol=2e-2 * np.abs(expected).max())
+    assert source.count("while stage < prefetched") == early

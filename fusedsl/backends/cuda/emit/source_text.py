@@ -80,6 +80,7 @@ class SourceBuilder(FileBuilder):
     wide: dict[str, str] = field(default_factory=dict)  # the variable that holds such a tile's elements
     ready: set[str] = field(default_factory=set)  # names that have a value
     defined: set[tuple[str, ...]] = field(default_factory=set)  # functions, by their lines
+    waits_first: bool = True  # for the launches of the call before it; else where its emitter says
 
     def __post_init__(self) -> None:
         self.names = Names(self.kernel)
@@ -232,6 +233,7 @@ class SourceBuilder(FileBuilder):
         return random_pairs(TILE, fetch.kind) if fetch.halved and width % 2 == 0 else TILE.random(fetch.kind)
 
     def text(self, opening: Sequence[str], comment: str) -> str:
-        waits = [griddepcontrol()] if self.kernel.pdl and not self.kernel.is_subkernel else []
+        follows = self.kernel.pdl and not self.kernel.is_subkernel
+        waits = [griddepcontrol()] if follows and self.waits_first else []
         kernel = [*self.names.signature(), *indented([f'"""{comment}"""', *waits, *self.code])]
         return "\n".join([*opening, "", *self.top, *self.functions, "", "", *kernel]) + "\n"

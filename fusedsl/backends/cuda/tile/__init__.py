@@ -9,6 +9,7 @@ block_dim_x, block_dim_y = _FILE.function("block_dim_x"), _FILE.function("block_
 reread_thread_idx, block_idx = _FILE.function("reread_thread_idx"), _FILE.function("block_idx")
 barrier, cluster_wait = _FILE.function("barrier"), _FILE.function("cluster_wait")
 griddepcontrol = _FILE.function("griddepcontrol")
+launch_dependents, wait_for_launches = _FILE.function("launch_dependents"), _FILE.function("wait_for_launches")
 udiv, divide = _FILE.function("udiv", "number, divisor"), _FILE.function("divide", "number, divisor, magic")
 word, half = _FILE.function("word", "words, number"), _FILE.function("half", "words, number")
 scalar, subkernel = _FILE.maker("scalar", "name", "word"), _FILE.maker("subkernel", "work")

@@ -59,6 +59,18 @@ def griddepcontrol(e):
 
 
 @emitted(types.void)
+def launch_dependents(e):
+    """griddepcontrol.launch_dependents: the next kernel may start, once all blocks have come here."""
+    e.asm(VOID, "griddepcontrol.launch_dependents;", "~{memory}", [], effect=True)
+
+
+@emitted(types.void)
+def wait_for_launches(e):
+    """griddepcontrol.wait: what the launches before this one have written is there."""
+    e.asm(VOID, "griddepcontrol.wait;", "~{memory}", [], effect=True)
+
+
+@emitted(types.void)
 def cluster_wait(e):
     """barrier.cluster.wait: all blocks of the cluster run, so that their shared memory may be written."""
     e.asm(VOID, "barrier.cluster.wait.acquire.aligned;", "~{memory}", [], effect=True)

@@ -6,6 +6,8 @@ cluster work on neighbouring rows: each loads a part of the columns' operands fo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .....kernel_ir.kernel import MatmulKernel
 from .....kernel_ir.parameter_layout import kernel_params
 from ...emit.intrinsic import Function
@@ -17,6 +19,7 @@ from ...tile import (
     barrier,
     dynamic_smem,
     fence_mbarrier_init,
+    launch_dependents,
     mbarrier_expect_tx,
     mbarrier_init,
     mbarrier_wait_parity,
@@ -25,6 +28,7 @@ from ...tile import (
     setmaxnreg_inc,
     thread_idx,
     tma_load,
+    wait_for_launches,
     warp_uniform,
 )
 from .. import (
@@ -64,6 +68,9 @@ class Sm90MatmulEmitter:
 
     def source(self) -> str:
         src, s = self.src, self.schedule
+        if self.kernel.pdl:
+            src.waits_first = False
+            src.emit(launch_dependents())
         src.read_scalars()
         self._bind_maps()
         self._init_smem()
@@ -75,6 +82,8 @@ class Sm90MatmulEmitter:
                     self._produce()
             with consumer:
                 src.emit(src.bind("raise_registers", setmaxnreg_inc(CONSUMER_REGISTERS))())
+                if self.kernel.pdl:
+                    src.emit(wait_for_launches())
                 self._consume()
         if s.cluster > 1:  # shared memory stays until the other block has sent and arrived
             src.emit(cluster_sync())
@@ -121,10 +130,43 @@ class Sm90MatmulEmitter:
         """Emit the loads of one thread: every K-slice of one tile after another, as stages become empty."""
         src = self.src
         src.emit("tile, stage, parity = first_tile, int32(0), int32(0)")
+        if self.kernel.pdl:
+            self._prefetch()
+            src.emit(wait_for_launches())
         self._produce_tiles(self.schedule)
         if self.schedule.narrow:
             src.emit("tile = first_tile")
             self._produce_tiles(self.schedule.narrow)
+
+    @property
+    def _early(self) -> list[int]:
+        """The multiplied operands, by number, that are loaded before the launches before this one have ended."""
+        return [n for n, k in enumerate(self.tiles.multiplied) if self.kernel.pdl and k in self.kernel.given]
+
+    def _prefetch(self) -> None:
+        """Emit the loads of arguments of the call, for all K-slices of the first tile that the ring holds."""
+        src, s = self.src, self.schedule
+        src.emit("prefetched = int32(0)")
+        if not self._early:
+            return
+        with src.if_("tile < tiles"):
+            self.tiles.decode_tile(False)
+            src.assign("prefetched", f"minimum(slices, int32({s.stages}))")
+            src.assign("slice_from", f"int32(first_slice * {self.tiles.slice})")
+            with src.while_("stage < prefetched"):
+                src.assign("stage_full", "int32(full + 8 * stage)")
+                src.emit(mbarrier_expect_tx("stage_full", s.slice_bytes))
+                self._load_slice(s, self._early)
+                src.emit("stage = int32(stage + 1)", f"slice_from = int32(slice_from + {self.tiles.slice})")
+            src.emit("stage = int32(0)")
+
+    def _load_slice(self, s: Sm90MatmulSchedule, numbers: Sequence[int]) -> None:
+        """Emit the loads of some operands' K-slice."""
+        at = 0
+        for number in range(len(self.tiles.multiplied)):
+            if number in numbers:
+                self._load(s, number, f"smem_slices + stage * {s.stage_bytes} + {at}")
+            at += s.operand_bytes(number)
 
     def _produce_tiles(self, s: Sm90MatmulSchedule) -> None:
         """Emit the loads of all tiles of one width."""
@@ -135,11 +177,18 @@ class Sm90MatmulEmitter:
             with src.while_(f"slice_from < (first_slice + slices) * {self.tiles.slice}"):
                 src.emit(mbarrier_wait_parity("empty + 8 * stage", "parity ^ 1"))
                 src.assign("stage_full", "int32(full + 8 * stage)")
-                src.emit(mbarrier_expect_tx("stage_full", s.slice_bytes))
-                at = 0
-                for number in range(len(self.tiles.multiplied)):
-                    self._load(s, number, f"smem_slices + stage * {s.stage_bytes} + {at}")
-                    at += s.operand_bytes(number)
+                everyone = range(len(self.tiles.multiplied))
+                if self._early and not s.widest:
+                    with src.if_else("prefetched > 0") as (rest, whole):
+                        with rest:
+                            self._load_slice(s, [n for n in everyone if n not in self._early])
+                            src.emit("prefetched = int32(prefetched - 1)")
+                        with whole:
+                            src.emit(mbarrier_expect_tx("stage_full", s.slice_bytes))
+                            self._load_slice(s, everyone)
+                else:
+                    src.emit(mbarrier_expect_tx("stage_full", s.slice_bytes))
+                    self._load_slice(s, everyone)
                 self.tiles.advance_stage()
                 src.emit(f"slice_from = int32(slice_from + {self.tiles.slice})")
             src.emit("tile = int32(tile + tile_step)")

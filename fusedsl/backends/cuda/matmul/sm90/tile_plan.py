@@ -53,6 +53,7 @@ class Sm90MatmulSchedule(Schedule):
     multiprocessors: int = field(default=0, compare=False)  # blocks that loop over tiles
     width = 1
     multiplies = True
+    prefetches = True
     length_specialized = False
 
     @property
@@ -71,7 +72,9 @@ class Sm90MatmulSchedule(Schedule):
     @property
     def narrow(self) -> Sm90MatmulSchedule | None:
         """The tiles of the last wave, if they are narrower than the others."""
-        return replace(self, columns=self.tail_columns, tail_columns=0, widest=self.columns) if self.tail_columns else None
+        return (
+            replace(self, columns=self.tail_columns, tail_columns=0, widest=self.columns) if self.tail_columns else None
+        )
 
     @property
     def narrow_tiles(self) -> int:
