@@ -72,10 +72,20 @@ def _operands_reshaped(n: Node, shape: Shape) -> list[tuple[Node, Shape]] | None
     if n.op == "broadcast":
         part = _part_reshaped(n.args[0].type.shape, n.type.shape, shape)
         return None if part is None else [(n.args[0], part)]
-    if (n.op not in OPS and n.op not in CASTS) or not n.type.shape:
+    if (n.op not in OPS and n.op not in CASTS) or not n.type.shape or _rounds_fold(n):
         return None
     shapes = [_part_reshaped(a.type.shape, n.type.shape, shape) for a in n.args]
     return None if any(s is None for s in shapes) else [(a, s) for a, s in zip(n.args, shapes) if s is not None]
+
+
+def _rounds_fold(n: Node) -> bool:
+    """Whether a reduction is rounded to 16 bits: it is stored so, if a reshape needs it in memory."""
+    if n.op != "cast" or n.type.dtype.kind != "f" or n.type.dtype.bits != 16:
+        return False
+    (x,) = n.args
+    while _keeps_elements(x):
+        (x,) = x.args
+    return x.op == "reduce"
 
 
 def _keeps_elements(n: Node) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -41,3 +42,20 @@ def test_a_rounded_value_is_stored_in_its_own_dtype():
     text = "t = float16(convolve(a, c, 'same')); return group_norm(t, 1)"
     found = str(fd.kernel(text, verify=True).explain(a=NARROW["a"], c=NARROW["c"]))
     assert "writes     temporary 0  float16" in found
+
+
+def test_a_product_that_is_rounded_before_a_reshape_is_stored_in_16_bits():
+    text = """q = reshape(bfloat16(x @ w), (size(c, 0), -1, size(c, 1)))
+    q * c[:, None] + concat([-q[..., 4:], q[..., :4]], axis=-1) * c[:, None]"""
+    random = np.random.default_rng(3)
+    x, w, c = (random.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((32, 64), (64, 48), (32, 8)))
+    for given, stored in ((text, "bfloat16"), (text.replace("bfloat16(x @ w)", "x @ w"), "float32")):
+        kernel = fd.kernel(given, verify=True)
+        found = kernel(x, w, c)
+        told = str(kernel.explain(x, w, c))
+        assert f"temporary 0  {stored}[32, 48" in told
+        q = x.astype(np.float32) @ w.astype(np.float32)
+        q = (q.astype(ml_dtypes.bfloat16).astype(np.float32) if stored == "bfloat16" else q).reshape(32, 6, 8)
+        turned = np.concatenate([-q[..., 4:], q[..., :4]], axis=-1)
+        expected = (q + turned) * c.astype(np.float32)[:, None]
+        np.testing.assert_allclose(found.astype(np.float32), expected, rtol=2.0**-7, atol=2e-2)

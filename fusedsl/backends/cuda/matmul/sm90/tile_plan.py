@@ -47,6 +47,7 @@ class Sm90MatmulSchedule(Schedule):
     even_rows: bool = False  # where a thread's rows are neighbours: it stores pairs of them
     splits: int = 1  # warpgroups that sum parts of one tile, each over some of its K-slices
     tail_columns: int = 0  # of the tiles of the last wave, if these are narrower; else 0
+    group_rows: int = GROUP_ROWS  # rows of tiles that are worked on together
     widest: int = 0  # of such a narrower tile: the columns of the others, for which the ring has room
     blocks = 1
     registers: int = field(default=168, compare=False, kw_only=True)

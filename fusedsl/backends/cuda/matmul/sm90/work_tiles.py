@@ -5,7 +5,7 @@ from __future__ import annotations
 from .....kernel_ir.kernel import MatmulKernel
 from ...emit.source_text import SourceBuilder
 from ...tile import block_idx, udiv
-from .tile_plan import GROUP_ROWS, Sm90MatmulSchedule
+from .tile_plan import Sm90MatmulSchedule
 
 
 class Sm90WorkTiles:
@@ -45,7 +45,7 @@ class Sm90WorkTiles:
         """Emit the batch indices, the first row and the first column of a tile: groups of tile rows, and in each one
         column of tiles after another. A `narrow` one has a part of the columns of a tile of the last wave."""
         src, s = self.src, self.schedule
-        group = max(1, GROUP_ROWS // (s.rows * s.cluster))
+        group = max(1, s.group_rows // (s.rows * s.cluster))
         src.emit("whole, first_slice, slices = tile, int32(0), all_slices")
         if s.splits > 1:
             src.assign("whole", udiv("tile", s.splits))
