@@ -113,7 +113,7 @@ def _launch_records(call: ResolvedCall, layout: PayloadLayout) -> tuple[list[Any
         return [cpu_launch_record(call, k, layout) for k, bound in enumerate(call.bounds) if not bound.empty], False
     if any(0 in bound.extents and not bound.empty for bound in call.bounds):
         raise EmptyRows
-    records, spilled = [], False
+    records, spilled = list[Any](), False
     for members in call.launches:
         if not members[0][1].empty:
             record, spills = _cuda_record(call, members, layout, follows=bool(records))

@@ -249,8 +249,9 @@ class Sm90MatmulEmitter:
         src, s = self.src, mainloop.schedule
         count, form = s.columns * len(s.pairs) // 2, mainloop.form
         fragment = src.bind(f"{form}sum_fragment", Fragment(2 * count))
-        zeros = fragment.zeros() if s.kind.accumulator == "float32" else fragment.zeros("int32")
-        zeros, epilogue = src.bind(f"{form}zeros", zeros), self._epilogue(s)
+        floats = s.kind.accumulator == "float32"
+        zeros = src.bind(f"{form}zeros", fragment.zeros() if floats else fragment.zeros("int32"))
+        epilogue = self._epilogue(s)
         with src.while_("tile < narrow_tiles" if s.widest else "tile < tiles"):
             self.tiles.decode_tile(bool(s.widest))
             src.assign(mainloop.accumulators, zeros())
