@@ -84,8 +84,7 @@ class LaunchRecord:
         layout: BlockLayout,
         code_identity: CodeIdentity | None = None,
     ) -> None:
-        self.layout = layout
-        self.requested_geometry, self.code_identity = geometry, code_identity
+        self.layout, self.requested_geometry, self.code_identity = layout, geometry, code_identity
         shared, cluster = geometry.shared, geometry.cluster
         if geometry.blocks > MAX_GRID_BLOCKS:
             help = "compute in parts, or reduce inside the expression"
@@ -98,22 +97,20 @@ class LaunchRecord:
             geometry = _fit_resident_blocks(driver, function, geometry)
         self.geometry = geometry
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
-        side = geometry.threads // geometry.block_dim_y
-        head = struct.pack("<7I4x", geometry.blocks, 1, 1, side, geometry.block_dim_y, 1, shared)
+        lines = geometry.block_dim_y
+        head = struct.pack("<7I4x", geometry.blocks, 1, 1, geometry.threads // lines, lines, 1, shared)
         driver.initialise()
         self.driver, self.device, self.number = driver, function.device, function.handle
         programmatic = geometry.programmatic_launch and driver.facts(self.device).cc >= DEPENDENT_LAUNCH_CC
         follows = programmatic and geometry.prefetches
-        tail = _tail(_attributes(cluster, geometry.cooperative, follows), len(layout.template))
-        self.head, self.tail = head, tail
-        # whether a graph's kernel node needs no attributes
-        self.plain = cluster == 1 and not geometry.cooperative and not follows
+        attributes = [_attributes(cluster, geometry.cooperative, early) for early in (follows, programmatic)]
+        tails = [_tail(some, len(layout.template)) for some in attributes]
+        self.head, self.tail = head, tails[0]
+        self.plain = cluster == 1 and not geometry.cooperative and not follows  # a graph's node needs no attributes
         self.fire = self.fire_overlapped = _nothing
         if geometry.blocks:
-            self.fire = self.fire_overlapped = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
-        if geometry.blocks and programmatic:
-            tail = _tail(_attributes(cluster, geometry.cooperative, True), len(layout.template))
-            self.fire_overlapped = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
+            place = (driver, pointer(self.number), self.device, layout, head)
+            self.fire, self.fire_overlapped = (_launcher(*place, tail) for tail in tails)
 
     def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
         """Whether the builtin of `repeat_lines` can check this watch, by payload."""

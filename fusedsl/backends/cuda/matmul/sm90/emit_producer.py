@@ -1,0 +1,112 @@
+"""Emits the producer of products on sm_90: one thread loads K-slices by TMA, as stages of the ring become empty.
+
+In a launch that follows another one it first loads what it may, arguments of the call, and then waits for that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...emit.intrinsic import Function
+from ...tile import mbarrier_expect_tx, mbarrier_wait_parity, tma_load, wait_for_launches
+from .. import tma_load_multicast
+from .emit_mainloop import ROW_BYTES
+from .tile_plan import Sm90MatmulSchedule
+from .work_tiles import Sm90WorkTiles
+
+
+class Sm90Producer:
+    """Emits the loads of a block's tiles, of whole waves and then of a narrower last one."""
+
+    def __init__(self, tiles: Sm90WorkTiles, schedule: Sm90MatmulSchedule, maps: Sequence[Function]):
+        self.tiles, self.src, self.kernel, self.schedule, self.maps = tiles, tiles.src, tiles.kernel, schedule, maps
+
+    def produce(self) -> None:
+        """Emit the loads of one thread: every K-slice of one tile after another, as stages become empty."""
+        src = self.src
+        src.emit("tile, stage, parity = first_tile, int32(0), int32(0)")
+        if self.kernel.pdl:
+            self._prefetch()
+            src.emit(wait_for_launches())
+        self._produce_tiles(self.schedule)
+        if self.schedule.narrow:
+            src.emit("tile = first_tile")
+            self._produce_tiles(self.schedule.narrow)
+
+    @property
+    def _early(self) -> list[int]:
+        """The multiplied operands, by number, that are loaded before the launches before this one have ended."""
+        return [n for n, k in enumerate(self.tiles.multiplied) if self.kernel.pdl and k in self.kernel.given]
+
+    def _prefetch(self) -> None:
+        """Emit the loads of arguments of the call, for all K-slices of the first tile that the ring holds."""
+        src, s = self.src, self.schedule
+        src.emit("prefetched = int32(0)")
+        if not self._early:
+            return
+        with src.if_("tile < tiles"):
+            self.tiles.decode_tile(False)
+            src.assign("prefetched", f"minimum(slices, int32({s.stages}))")
+            src.assign("slice_from", f"int32(first_slice * {self.tiles.slice})")
+            with src.while_("stage < prefetched"):
+                src.assign("stage_full", "int32(full + 8 * stage)")
+                src.emit(mbarrier_expect_tx("stage_full", s.slice_bytes))
+                self._load_slice(s, self._early)
+                src.emit("stage = int32(stage + 1)", f"slice_from = int32(slice_from + {self.tiles.slice})")
+            src.emit("stage = int32(0)")
+
+    def _load_slice(self, s: Sm90MatmulSchedule, numbers: Sequence[int]) -> None:
+        """Emit the loads of some operands' K-slice."""
+        at = 0
+        for number in range(len(self.tiles.multiplied)):
+            if number in numbers:
+                self._load(s, number, f"smem_slices + stage * {s.stage_bytes} + {at}")
+            at += s.operand_bytes(number)
+
+    def _produce_tiles(self, s: Sm90MatmulSchedule) -> None:
+        """Emit the loads of all tiles of one width."""
+        src = self.src
+        with src.while_("tile < narrow_tiles" if s.widest else "tile < tiles"):
+            self.tiles.decode_tile(bool(s.widest))
+            src.assign("slice_from", f"int32(first_slice * {self.tiles.slice})")
+            with src.while_(f"slice_from < (first_slice + slices) * {self.tiles.slice}"):
+                src.emit(mbarrier_wait_parity("empty + 8 * stage", "parity ^ 1"))
+                src.assign("stage_full", "int32(full + 8 * stage)")
+                everyone = range(len(self.tiles.multiplied))
+                if self._early and not s.widest:
+                    with src.if_else("prefetched > 0") as (rest, whole):
+                        with rest:
+                            self._load_slice(s, [n for n in everyone if n not in self._early])
+                            src.emit("prefetched = int32(prefetched - 1)")
+                        with whole:
+                            src.emit(mbarrier_expect_tx("stage_full", s.slice_bytes))
+                            self._load_slice(s, everyone)
+                else:
+                    src.emit(mbarrier_expect_tx("stage_full", s.slice_bytes))
+                    self._load_slice(s, everyone)
+                self.tiles.advance_stage()
+                src.emit(f"slice_from = int32(slice_from + {self.tiles.slice})")
+            src.emit("tile = int32(tile + tile_step)")
+
+    def _load(self, s: Sm90MatmulSchedule, number: int, to: str) -> None:
+        """Emit the loads of an operand's K-slice: of the columns' operands, this block's part."""
+        src, box, lines_of_box = self.src, self.kernel.tma_boxes[number], self.schedule.box_lines(number)
+        rows = number < s.lefts
+        shared = not rows and s.cluster > 1
+        maker = tma_load_multicast(len(box.axes), s.cluster) if shared else tma_load(len(box.axes))
+        load = src.bind(f"tma_load{number}", maker)
+        own, first = (self.tiles.row_axis, "row_from") if rows else (self.tiles.column_axis, "column_from")
+        lines = s.rows if rows else s.columns // s.cluster
+        at = {self.kernel.row_axes: "slice_from", own: first}
+        if shared:
+            to, at[own] = f"{to} + rank * {lines * ROW_BYTES}", f"{first} + rank * {lines}"
+        if lines == lines_of_box and s.majors[number] == "k":
+            self._load_box(load, number, to, at)
+            return
+        with src.for_("panel", lines // lines_of_box):
+            at[own] = f"{at[own]} + panel * {lines_of_box}"
+            self._load_box(load, number, f"{to} + panel * {lines_of_box * ROW_BYTES}", at)
+
+    def _load_box(self, load: Function, number: int, to: str, at: dict[int, str]) -> None:
+        corner = [f"int32({at.get(a, f'c{a}')})" for a in self.kernel.tma_boxes[number].axes]
+        self.src.emit(load(f"int32({to})", self.maps[number](), "stage_full", *corner))
