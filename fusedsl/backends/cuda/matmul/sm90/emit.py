@@ -36,7 +36,7 @@ from .. import (
 )
 from .emit_epilogue import PanelEpilogue
 from .emit_mainloop import Sm90MatmulMainloop
-from .emit_producer import Sm90Producer
+from .emit_producer import Sm90MatmulProducer
 from .emit_tf32_parts import Tf32PartsMainloop
 from .tile_plan import Sm90MatmulSchedule
 from .work_tiles import Sm90WorkTiles
@@ -74,7 +74,7 @@ class Sm90MatmulEmitter:
             with producer:
                 src.emit(src.bind("lower_registers", setmaxnreg_dec(PRODUCER_REGISTERS))())
                 with src.if_(f"{thread_idx()} == 0"):
-                    Sm90Producer(self.tiles, self.schedule, self.maps).produce()
+                    Sm90MatmulProducer(self.tiles, self.schedule, self.maps).produce()
             with consumer:
                 src.emit(src.bind("raise_registers", setmaxnreg_inc(CONSUMER_REGISTERS))())
                 if self.kernel.pdl:

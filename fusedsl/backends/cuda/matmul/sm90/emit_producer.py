@@ -15,7 +15,7 @@ from .tile_plan import Sm90MatmulSchedule
 from .work_tiles import Sm90WorkTiles
 
 
-class Sm90Producer:
+class Sm90MatmulProducer:
     """Emits the loads of a block's tiles, of whole waves and then of a narrower last one."""
 
     def __init__(self, tiles: Sm90WorkTiles, schedule: Sm90MatmulSchedule, maps: Sequence[Function]):
