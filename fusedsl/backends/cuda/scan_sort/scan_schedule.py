@@ -29,6 +29,7 @@ TILE_WORDS = 16  # registers per thread for a tile of the widest array
 # while others wait for what lies before their tile.
 # measured: H100, cumsum of 64 M float32 and 16 M float64: 241 and 128 µs; 248 and 135 with 32, 304 and 157 with 16
 LOOKBACK_WORDS = 64
+LEAST_ELEMENTS = 8  # of a thread, where larger tiles would leave multiprocessors idle
 # Threads of a row and columns of each, if neighbouring lanes are rows; more threads of fewer rows, which shall have as
 # many of an SM in all.
 ACROSS_LANES, ACROSS_COLUMNS, ACROSS_MOST, ACROSS_THREADS = 8, 8, 32, 768
@@ -154,6 +155,8 @@ def _linked(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
     elements, room = 1, LOOKBACK_WORDS // (2 if masked else 1)
     while elements * 2 * _alive(kernel, phase) <= room:
         elements *= 2
+    while elements > LEAST_ELEMENTS and columns < elements * BLOCK * hardware.multiprocessors:
+        elements //= 2
     need = ADDRESSING + round(_alive(kernel, phase) * elements) + most_registers_with_arguments(kernel.phases)
     need += WIDE * wide  # 64-bit states take temporaries of two registers
     schedule = _tiles(LookbackSchedule, kernel, columns, hardware, elements, need)
