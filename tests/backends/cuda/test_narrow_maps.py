@@ -57,3 +57,21 @@ def test_quotients_are_exact_far_from_an_array(length):
     x = np.arange(length, dtype=np.int16)
     found, _ = emulated("pad(x, (5000, 30000), mode='wrap')", x=x)
     np.testing.assert_array_equal(found, np.pad(x, (5000, 30000), mode="wrap"))
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+@pytest.mark.parametrize("shape", [(4096,), (333,), (5, 24), (3, 7)])
+def test_neighbours_that_share_a_byte_read_it_once(bits, shape):
+    u = np.random.default_rng(bits).integers(0, 256, shape, np.uint8)
+    text = f"unpack(u, bits={bits}, signed=False)"
+    found, source = emulated(text, u=u)
+    np.testing.assert_array_equal(found, fd.kernel(text)(u))
+    assert (f"run={8 // bits}" in source) == (shape in [(4096,), (333,)])
+
+
+def test_runs_of_other_types_and_of_two_positions():
+    rng = np.random.default_rng(5)
+    for dtype in ("float16", "float32", "int64"):
+        x = (rng.standard_normal(128) * 50).astype(dtype)
+        found, _ = emulated("x[arange(256) >> 1] + x[arange(256) & 127]", x=x)
+        np.testing.assert_array_equal(found, x[np.arange(256) >> 1] + x[np.arange(256) & 127])

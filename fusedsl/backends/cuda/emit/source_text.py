@@ -195,8 +195,10 @@ class SourceBuilder(FileBuilder):
             look_up_all(self, tables)
             self.ready |= {table.result.name for table in tables}
             body = looked_up(body, tables)
-        alike = alike_in_vectors(body, width, lines, self._fixed()) if lines else ()
-        stages, rest = split_at_gathers(body, self.fetched, alike) if width > 1 else ([], body)
+        sizes = [1 << k for k in range(1, width.bit_length())] if lines else []
+        shared = {run: alike_in_vectors(body, run, lines, self._fixed()) for run in sizes}
+        alike = shared.pop(width, ())
+        stages, rest = split_at_gathers(body, self.fetched, alike, shared) if width > 1 else ([], body)
         for number, stage in enumerate(stages):
             self.apply(TILE.elementwise, f"{name}_where_{number}" if number else f"{name}_where", stage.where)
             for fetch in stage.fetches:
@@ -227,7 +229,7 @@ class SourceBuilder(FileBuilder):
     def _read(self, fetch: GatherCall, width: int) -> Binding[Function]:
         """What gathers or draws the elements of a tile."""
         if fetch.how == "gather":
-            return TILE.gather(fetch.kind)
+            return TILE.gather(fetch.kind, **({"run": fetch.run} if fetch.run > 1 else {}))
         if fetch.how == "gather_alike":
             return TILE.gather_alike(fetch.kind)
         return random_pairs(TILE, fetch.kind) if fetch.halved and width % 2 == 0 else TILE.random(fetch.kind)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ....ir.types import BOOL, INT64, UINT64, DType
 from ....kernel_ir.instruction import Constant, Instruction, needed, result_type
 from ....kernel_ir.instruction_cost import total_cost
 from ....kernel_ir.phase import Body, Value
 
+NO_RUNS: Mapping[int, Collection[str]] = MappingProxyType({})
 DRAWN = ("philox_word", "philox_pair")
 PAIR_WORK = 24  # instructions that are worth computing for a pair of elements together
 
@@ -29,6 +31,7 @@ class GatherCall:
     stored: DType
     given: tuple[Value, ...]
     halved: bool = False
+    run: int = 1  # elements beside each other that share an address and whether it is wanted
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,19 @@ def alike_in_vectors(body: Body, width: int, lines: Collection[str], fixed: Coll
 
 
 def split_at_gathers(
-    body: Body, fetched: Mapping[str, Value] | None = None, alike: Collection[str] = ()
+    body: Body,
+    fetched: Mapping[str, Value] | None = None,
+    alike: Collection[str] = (),
+    runs: Mapping[int, Collection[str]] = NO_RUNS,
 ) -> tuple[list[GatherStage], Body]:
     """A body without its fetches, whose values are arguments, and the stages that come before it.
 
-    What is `fetched` is there: its row has read it for itself. `alike` are values that all elements of a vector share.
+    What is `fetched` is there: its row has read it for itself. `alike` are values that all elements of a vector share,
+    `runs` those that so many neighbours share.
     """
     halved = {i.target for i in body.instructions if _halves(i)}
     all_fetches = [fetch for i in body.instructions if (fetch := _fetch(i, halved, alike))]
+    all_fetches = [replace(f, run=_run(f, runs)) if f.how == "gather" else f for f in all_fetches]
     fetched = {f.name: fetched[f.name] for f in all_fetches if fetched and f.name in fetched}
     fetches = [f for f in all_fetches if f.name not in fetched]
     names = {f.name for f in fetches}
@@ -106,6 +114,12 @@ def split_at_pairs(body: Body, drawn: Collection[str], fixed: Collection[str]) -
 def _halves(i: Instruction) -> bool:
     """Whether it halves a position."""
     return i.op == "right_shift" and isinstance(i.args[1], Constant) and i.args[1].value == 1
+
+
+def _run(fetch: GatherCall, runs: Mapping[int, Collection[str]]) -> int:
+    """Neighbours that share what is given to a fetch, at most."""
+    given = {value.name for value in fetch.given}
+    return max((run for run, shared in runs.items() if given.issubset(shared)), default=1)
 
 
 def _fetch(i: Instruction, halved: Collection[str], alike: Collection[str]) -> GatherCall | None:

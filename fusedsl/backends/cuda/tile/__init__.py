@@ -29,7 +29,7 @@ class TileIntrinsics(Named):
     copy_async = Method("name, threads, offset", "address, start, limit, at")
     elementwise = Method("signature")
     positions = Method("name, along=True", "start")
-    gather = Method("name", "addresses, wanted")
+    gather = Method("name, run=1", "addresses, wanted")
     gather_alike = Method("name", "addresses, wanted")
     random = Method("name", "positions, seed, stream")
     slice = Method("first, vectors, rematerialize=False", "values")

@@ -159,19 +159,22 @@ class Tile(VectorLayout):
         return [e.builder.add(b, b.type(k * along)) for b in begins for k in range(self.width)]
 
     @emitted(lambda self, name: stored_type(dtype(name), self.count, self.width))
-    def gather(self, e, addresses, wanted, *, kinds, name: str):
+    def gather(self, e, addresses, wanted, *, kinds, name: str, run: int = 1):
         """`gather(addresses, wanted)`: an element from each address where it is wanted, else 0.
 
-        A vector whose elements turn out to be neighbours, aligned and all wanted, is read as one.
+        A vector whose elements turn out to be neighbours, aligned and all wanted, is read as one. So are runs of
+        elements that have one address.
         """
-        kind = dtype(name)
-        element_addresses = self.widened(e, INT64, addresses, kinds[0], types.int64)
-        flags = self.widened(e, BOOL, wanted, kinds[1], types.boolean)
+        kind, width = dtype(name), self.width // run
+        element_addresses = self.widened(e, INT64, addresses, kinds[0], types.int64)[::run]
+        flags = self.widened(e, BOOL, wanted, kinds[1], types.boolean)[::run]
         elements: list[ir.Value] = []
-        for first in range(0, self.count, self.width):
-            part = slice(first, first + self.width)
+        for first in range(0, len(element_addresses), width):
+            part = slice(first, first + width)
             elements += self._gather_vector(e, kind, element_addresses[part], flags[part])
-        return elements
+        if run == 1:
+            return elements
+        return paired(e, kind, [v for v in unpaired(e, kind, elements, width) for _ in range(run)])
 
     @emitted(lambda self, name: stored_type(dtype(name), self.count, self.width))
     def gather_alike(self, e, addresses, wanted, *, kinds, name: str):
@@ -200,10 +203,10 @@ class Tile(VectorLayout):
     def _gather_vector(
         self, e: Emitter, kind: DType, addresses: list[ir.Value], wanted: list[ir.Value]
     ) -> list[ir.Value]:
-        b = e.builder
-        if self.width == 1:
-            return [load_predicated(e, kind, addresses[0], wanted[0])]
-        bytes = min(ACCESS_BYTES, kind.itemsize * self.width)
+        b, width = e.builder, len(addresses)
+        if width == 1:
+            return paired(e, kind, [load_predicated(e, kind, addresses[0], wanted[0])])
+        bytes = min(ACCESS_BYTES, kind.itemsize * width)
         whole = b.icmp_unsigned("==", b.and_(addresses[0], I64(bytes - 1)), I64(0))
         for k, (address, valid) in enumerate(zip(addresses, wanted)):
             neighbour = b.icmp_unsigned("==", b.sub(address, addresses[0]), I64(k * kind.itemsize))
@@ -215,7 +218,7 @@ class Tile(VectorLayout):
             )
 
         def at_once() -> list[ir.Value]:
-            return load_vector(e, kind, self.width, addresses[0], ValidElements(b.zext(whole, I32)))
+            return load_vector(e, kind, width, addresses[0], ValidElements(b.zext(whole, I32)))
 
         return e.either(whole, at_once, single)
 
