@@ -210,7 +210,7 @@ MIXTURES: Sequence[Family] = (
     loop("gated units", gated, matrices("x", "W", "U"), SHORT),
     loop("attention to another", cross_attended, matrices("x", "y"), MIDDLE),
     loop("writes at positions", scattered, X | positions("i"), MIDDLE),
-    loop("convolutions, traced", convolved, X | {"w": np.float32([0.2, 0.5, 0.3])}, LONG),
+    loop("convolutions, traced", convolved, X | {"w": np.float32([0.2, 0.5, 0.3])}, MIDDLE),
     loop("coarse and fine", multigrid, SQUARE, MIDDLE),
     loop("bodies in turn", particles, matrices("x", shape=(24, 3)), SHORT),
     loop("Runge-Kutta", runge_kutta, matrices("x", "A"), SHORT),

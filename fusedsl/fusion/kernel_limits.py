@@ -98,12 +98,13 @@ class KernelLimits:
         self.size[n] = sum(map(cost, self.inside[n]))
 
     def _limit_table(self, n: Node) -> None:
-        """Store a computed array of which a gather reads more elements than it has."""
+        """Store a computed array of which a gather reads twice the elements that it has; a padded one reads a few
+        more, each once."""
         table = array_below(n.args[0])
         if table in self.stored or table.op in LEAVES or self.size[table] <= GATHERED:
             return
-        if self.fits(expression("-", product(table.type.shape), product(n.type.shape)), 0):
-            self.stored[table] = "a gather reads more elements than it has, and they take long to compute"
+        if self.fits(expression("-", expression("*", product(table.type.shape), 2), product(n.type.shape)), 0):
+            self.stored[table] = "a gather reads twice the elements that it has, and they take long to compute"
 
     def _limit_operands(self, n: Node) -> None:
         """Store the operands of a product that attention does not compute itself."""

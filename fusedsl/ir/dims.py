@@ -97,12 +97,25 @@ def expression(op: str, *args: Dim | None) -> Dim:
         return args[0]  # type: ignore[return-value]
     if op == "slice" and args[1] is None and args[2] is None and args[3] == -1:
         return args[0]  # type: ignore[return-value]
+    if op == "slice" and (trimmed := _trimmed(args)) is not None and isinstance(args[0], Expression):
+        inner = _trimmed(args[0].args) if args[0].op == "slice" else None
+        if inner is not None:
+            return expression("slice", args[0].args[0], inner + trimmed, None, None)
+        if _least(args[0]) >= trimmed:
+            return expression("+", args[0], -trimmed)
     if op == "start" and args[1] is None and args[3] in (None, 1):
         return 0
+    if op == "start" and (trimmed := _trimmed((*args[:2], None, args[3]))) is not None and _least(args[0]) >= trimmed:
+        return trimmed
     if op == "start" and args[1:] == (None, None, -1):
         return expression("-", args[0], 1)
     if op == "+" and (args[0] == 0 or args[1] == Expression("*", (args[0], -1))):
         return args[1] if args[0] == 0 else 0  # type: ignore[return-value]
+    if op == "+" and isinstance(args[0], int):
+        return expression("+", args[1], args[0])
+    match args:
+        case (Expression(op="+", args=(rest, int() as first)), int() as second) if op in "+-":
+            return expression("+", rest, first + second if op == "+" else first - second)
     if op == "*" and 0 in args:
         return 0
     if op == "*" and 1 in args:
@@ -112,6 +125,26 @@ def expression(op: str, *args: Dim | None) -> Dim:
     if op == "//" and (rest := _without(args[0], args[1])) is not None:
         return rest
     return Expression(op, args)
+
+
+def _trimmed(args: tuple[Dim | None, ...]) -> int | None:
+    """How many elements a slice (extent, start, stop, step) leaves out at the ends of an axis that is long enough; None
+    where its bounds do not count from both ends."""
+    _, start, stop, step = args
+    begins, ends = start is None or (isinstance(start, int) and start >= 0), isinstance(stop, int) and stop < 0
+    if step not in (None, 1) or not begins or not (stop is None or ends):
+        return None
+    return (start or 0) - (stop or 0)  # type: ignore[operator]
+
+
+def _least(dim: Dim | None) -> int:
+    """A lower bound of an extent."""
+    added = 0
+    while isinstance(dim, Expression) and dim.op == "+" and isinstance(dim.args[1], int):
+        added, dim = added + dim.args[1], dim.args[0]
+    if isinstance(dim, int):
+        return added + dim
+    return added if isinstance(dim, Symbol) or (isinstance(dim, Expression) and dim.op == "slice") else -1
 
 
 def _without(dim: Dim | None, factor: Dim | None) -> Dim | None:

@@ -13,6 +13,7 @@ from typing import Any
 from ..ir.dims import Dim
 from ..ir.graph import Node, Type, node, value_of
 from .engine import rule
+from .intervals.three_valued_logic import AND, NOT, OR
 
 Known = Mapping[int, Dim]
 """The positions that are known, by axes counted from the last one, which is -1."""
@@ -80,11 +81,11 @@ def _part(n: Node, x: Node, chosen: Node) -> Node:
 
 def settled(condition: Node, known: Known, depth: int = DEEPEST) -> bool | None:
     """Whether a condition holds at these positions; None where they do not say."""
-    if condition.op in ("logical_and", "logical_or") and depth:
-        ends = condition.op == "logical_or"  # what one operand decides
+    if condition.op in (*AND, *OR) and depth:
+        ends = condition.op in OR  # what one operand decides
         sides = [settled(side, known, depth - 1) for side in condition.args]
         return ends if ends in sides else None if None in sides else not ends
-    if condition.op == "logical_not" and depth:
+    if condition.op in NOT and depth:
         holds = settled(condition.args[0], known, depth - 1)
         return None if holds is None else not holds
     if condition.op == "index" and depth:

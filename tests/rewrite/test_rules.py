@@ -1,4 +1,4 @@
-"""Each law of rewrite/rules.py: it fires where it says, keeps the meaning, and only there."""
+"""Each law of rules.py and written_rows.py: it fires where it says, keeps the meaning, and only there."""
 
 from __future__ import annotations
 
@@ -15,11 +15,20 @@ from fusedsl.ir.types import FLOAT32, INT32
 from fusedsl.ir.verify import verify
 from fusedsl.lang.build import build
 from fusedsl.lang.parse import parse
-from fusedsl.rewrite import rules  # noqa: F401
+from fusedsl.rewrite import rules, written_rows  # noqa: F401
 from fusedsl.rewrite.engine import RULES, rewrite
 
 N = Symbol(0, 0)
 CASES = {  # law: (text, does it fire)
+    "a row of where(i == k, a, b) is one of a, or one of b": [
+        ("where(arange(size(x, 0)) == 2, x, -x)[2]", True),
+        ("where((arange(size(x, 0)) < 2) | (x > 0), x, 1)[1]", True),
+        ("where(arange(size(x, 0)) == 2, x, -x)[None, 3, None]", True),
+        ("where((arange(size(x, 0)) < 2) | (x > 0), x, 1)[2]", False),
+        ("where(arange(size(x, 0)) == 2, x, -x)[1:3]", False),
+        ("where(x > 0, x, -x)[2]", False),
+    ],
+    "x[None][0] = x": [("x[None][0]", True), ("x[1:, None][0]", False)],
     "x * 1 = x": [("x * 1", True), ("1 * x", True), ("x * 2", False)],
     "x / 1 = x": [("x / 1", True), ("1 / x", False)],
     "i + 0 = i and i - 0 = i, for integers (a float -0.0 + 0 is 0.0)": [
