@@ -57,9 +57,9 @@ def _variables(source: TextSource, wrt: Sequence[str] | str | None) -> tuple[dic
             help = f"did you mean {near}?" if near else f"the parameters are {', '.join(source.names)}"
             raise ArgumentError(f"wrt names {name}, which is no parameter", "argument.gradient", help=help)
         if name in assigned:
-            kept = unused_name(f"{name}_given", {*used, *lines})
-            lines[kept] = f"{kept} = {name}"
-        values.append(kept if name in assigned else name)
+            saved = unused_name(f"{name}_given", {*used, *lines})
+            lines[saved] = f"{saved} = {name}"
+        values.append(saved if name in assigned else name)
     return lines, values
 
 

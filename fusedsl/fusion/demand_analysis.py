@@ -55,14 +55,14 @@ def array_below(n: Node) -> Node:
 
 def array_below_windows(n: Node) -> Node | None:
     """The array of which an operand is windows, through views; None if it is none."""
-    found = False
+    reads_windows = False
     while n.op in (*FREE, "gather"):
         if n.op == "gather":
             if n.attr[0] != INSIDE:
                 break
-            found = True
+            reads_windows = True
         n = n.args[0]
-    return n if found else None
+    return n if reads_windows else None
 
 
 def own_coordinates(shape: Sequence[Dim]) -> Coordinates:

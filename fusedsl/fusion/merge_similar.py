@@ -49,11 +49,11 @@ def merge_similar(groups: Sequence[FusionGroup], parameters: Sequence[Parameter]
         if len(members) < ALIKE:
             continue
         columns = zip(*(kernel.literals for kernel in members))
-        differ = [place for place, column in enumerate(columns) if len(set(column)) > 1]
+        differ = [index for index, column in enumerate(columns) if len(set(column)) > 1]
         first = _arguments(members[0].nodes)
         for kernel in members:
             g = groups[kernel.number]
-            group = _with_numbers(g, [kernel.literals[place] for place in differ]) if differ else g
+            group = _with_numbers(g, [kernel.literals[index] for index in differ]) if differ else g
             names = dict(zip(_arguments(kernel.nodes), first))
             named[kernel.number] = NamedGroup(group, _named(parameters, names))
     return named
@@ -101,7 +101,7 @@ def _literals(g: FusionGroup, nodes: Sequence[Node]) -> Iterator[Node]:
 def _shape(g: FusionGroup, kernel: _Kernel) -> tuple:
     """Key that similar groups share: everything but literals and the arrays that are read."""
     free = set(kernel.literals)
-    numbers = {n: place for place, n in enumerate(kernel.nodes)}
+    numbers = {n: index for index, n in enumerate(kernel.nodes)}
     parts = []
     for n in numbers:
         attr = None if n in free else n.attr if n.op == "const" else _word(n.attr)

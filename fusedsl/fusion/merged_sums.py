@@ -35,10 +35,10 @@ def _merged(old: Node, args: tuple[Node, ...], fits: Callable[[Dim, int], bool])
         summed = "".join(c for c in others if c in subscripts.summed)
         if len(summed) < 2 or summed not in others or summed in own or not is_large(old, fits):
             continue
-        kept = "".join(c for c in own if c not in summed)
-        rearranged = _transposed(scattered, own, kept + summed)
-        operands = [_joined(rearranged, kept + summed, summed), _joined(other, others, summed)]
-        left_right = [own.replace(summed, summed[0]) for own in (kept + summed, others)]
+        remaining = "".join(c for c in own if c not in summed)
+        rearranged = _transposed(scattered, own, remaining + summed)
+        operands = [_joined(rearranged, remaining + summed, summed), _joined(other, others, summed)]
+        left_right = [own.replace(summed, summed[0]) for own in (remaining + summed, others)]
         if not left:
             operands, left_right = operands[::-1], left_right[::-1]
         return node(

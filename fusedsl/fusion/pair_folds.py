@@ -94,7 +94,7 @@ def _is_pair(f: Node, along: frozenset, free: Free) -> bool:
 def _axes_read(f: Node, free: Free) -> set[frozenset]:
     """The axes of each array that a fold's elements read, without those of folds within it: they may have the names of
     axes around it."""
-    found: set[frozenset] = set()
+    axis_sets: set[frozenset] = set()
     bound: frozenset[Axis] = frozenset()
     stack, seen = [(a, bound) for a in f.args], set[tuple[Node, frozenset]]()
     while stack:
@@ -103,10 +103,10 @@ def _axes_read(f: Node, free: Free) -> set[frozenset]:
             continue
         seen.add((n, bound))
         if n.op == "load":
-            found.add(free[n] - bound)
+            axis_sets.add(free[n] - bound)
         within = bound | bound_axes(n)
         stack += [(a, within) for a in n.args]
-    return found
+    return axis_sets
 
 
 def _count_of(f: Node, short: Short) -> int | None:

@@ -93,8 +93,8 @@ def _keeps_elements(n: Node) -> bool:
     if n.op != "index":
         return False
     plain = [entry for entry in n.attr if entry[0] != "new"]
-    kept = (e[1:] == (0, 1, d) if e[0] == "slice" else d == 1 for e, d in zip(plain, n.args[0].type.shape))
-    return all(kept)
+    unchanged = (e[1:] == (0, 1, d) if e[0] == "slice" else d == 1 for e, d in zip(plain, n.args[0].type.shape))
+    return all(unchanged)
 
 
 def _part_reshaped(part: Shape, old: Shape, new: Shape) -> Shape | None:

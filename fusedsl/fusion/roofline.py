@@ -14,7 +14,7 @@ from ..hardware import Hardware
 
 LAUNCH = 2.7e-6  # seconds of an empty launch
 LATENCY = 1.4e-6  # seconds of one round of loads: the least time of a kernel that reads memory
-APART = 1.3  # overlap of the load latency with other work: 1 is none, infinity full
+OVERLAP = 1.3  # overlap of the load latency with other work: 1 is none, infinity full
 READ_SHARE, WRITE_SHARE = 0.96, 0.84  # of the data sheet's bandwidth, for reads and writes
 ISSUE_SHARE = 0.85  # of the issue rate that code without memory accesses reaches
 SPECIAL_SHARE = 0.92  # of the rate of special functions (MUFU)
@@ -47,7 +47,7 @@ def seconds(work: Work, hardware: Hardware) -> float:
     """Time of one launch: the launch, most of the first load's latency, and the largest of memory, issue and unit
     time."""
     busy = max(_memory(work, hardware), _arithmetic(work, hardware))
-    return LAUNCH + (LATENCY**APART + busy**APART) ** (1 / APART)
+    return LAUNCH + (LATENCY**OVERLAP + busy**OVERLAP) ** (1 / OVERLAP)
 
 
 def limits(hardware: Hardware) -> tuple[Work, ...]:

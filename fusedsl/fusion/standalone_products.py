@@ -18,7 +18,7 @@ from .messages import describe_fold
 from .scalar_program import ScalarStore, temporary
 
 Fits = Callable[[Dim, int], bool]
-APART = "a kernel of its own computes the matrix product, so that a library can"
+REASON = "a kernel of its own computes the matrix product, so that a library can"
 
 
 def isolate_products(cut: Partition, fits: Fits, multiplies: Callable[[DType], bool]) -> Partition:
@@ -29,7 +29,7 @@ def isolate_products(cut: Partition, fits: Fits, multiplies: Callable[[DType], b
     groups, temporaries, decisions = list(cut.groups), list(cut.temporaries), list(cut.decisions)
     for k, g in enumerate(cut.groups):
         if not _is_standalone(g) and _can_be_isolated(g, fits, multiplies):
-            decisions += [Decision(False, (describe_fold(f),), APART) for f in g.folds]
+            decisions += [Decision(False, (describe_fold(f),), REASON) for f in g.folds]
             _isolate(groups, k, temporaries)
     return in_launch_order(groups, temporaries, decisions)
 

@@ -50,14 +50,14 @@ class FlatMemory:
         given = {key: x for key, x in call.arrays.items() if isinstance(x, np.ndarray)}
         shapes |= {key: x.shape for key, x in given.items()}
         kinds |= {key: x.dtype for key, x in given.items()}
-        places, end = {}, ALIGNED
+        offsets, end = {}, ALIGNED
         for key, shape in shapes.items():
-            places[key] = end
+            offsets[key] = end
             end += -(-prod(shape) * kinds[key].itemsize // ALIGNED) * ALIGNED + ALIGNED
         self.bytes = np.full(end, 0xFF, np.uint8)  # NaN where nothing is stored
         self.arrays: dict[Key, np.ndarray] = {}
         for key, shape in shapes.items():
-            part = self.bytes[places[key] : places[key] + prod(shape) * kinds[key].itemsize]
+            part = self.bytes[offsets[key] : offsets[key] + prod(shape) * kinds[key].itemsize]
             self.arrays[key] = part.view(kinds[key]).reshape(shape)
             if key in given:
                 self.arrays[key][...] = given[key]
@@ -142,7 +142,7 @@ class KernelRun:
         for load in self.kernel.loads:
             use = self.kernel.arrays[load.operand]
             x = self.memory.view(use)
-            x = x[self.places(use)] if use.at else self.single(x)
+            x = x[self.indices(use)] if use.at else self.single(x)
             self.known[load.value.name] = x.astype(numpy_dtype(load.value.dtype))
         for p in self.kernel.positions:
             self.known[p.value.name] = self.line(p.axis).astype(numpy_dtype(p.value.dtype))
@@ -168,20 +168,20 @@ class KernelRun:
 
     def line(self, axis: int) -> np.ndarray:
         """Indices on an axis in the current part, along its dimension."""
-        places = np.arange(self.axes[axis])
-        places = places[self.part] if self.columns and axis == self.columns[0] else places
-        return places.reshape([-1 if a == axis else 1 for a in range(len(self.axes))])
+        positions = np.arange(self.axes[axis])
+        positions = positions[self.part] if self.columns and axis == self.columns[0] else positions
+        return positions.reshape([-1 if a == axis else 1 for a in range(len(self.axes))])
 
-    def places(self, use: ArrayUse) -> tuple[np.ndarray, ...]:
+    def indices(self, use: ArrayUse) -> tuple[np.ndarray, ...]:
         """Indices of an array's elements, along each of its axes."""
-        places = []
+        indices = []
         for c, count in zip(use.at, self.memory.view(use).shape):
             start = evaluate(c.start, self.memory.extents)
-            place = self.single(start) if c.axis is None else stepped(start, c.step, self.line(c.axis))
-            inside = not place.size or (place.min() >= 0 and place.max() < count)
+            index = self.single(start) if c.axis is None else stepped(start, c.step, self.line(c.axis))
+            inside = not index.size or (index.min() >= 0 and index.max() < count)
             require(inside, "an element is inside of its array", self.kernel.name, use)
-            places.append(place)
-        return tuple(places)
+            indices.append(index)
+        return tuple(indices)
 
     def body(self, body: Body | None) -> list[np.ndarray]:
         """Evaluate a body; its results are known afterwards."""
@@ -237,14 +237,14 @@ class KernelRun:
 
     def scatter(self, scatter: Scatter) -> None:
         """Merge values of all elements at their places."""
-        places, values = (self.over(self.known[name], self.columns) for name in (scatter.place, scatter.value))
-        merge_at(scatter.fold, self.memory.view(self.kernel.arrays[scatter.operand]), places, values)
+        indices, values = (self.over(self.known[name], self.columns) for name in (scatter.place, scatter.value))
+        merge_at(scatter.fold, self.memory.view(self.kernel.arrays[scatter.operand]), indices, values)
 
     def store(self, store: Store) -> None:
         """Write a value to its output."""
         use = self.kernel.arrays[store.operand]
         view, x = self.memory.view(use), self.known[store.value]
-        where = self.places(use)
+        where = self.indices(use)
         shape = np.broadcast_shapes(*(place.shape for place in where), (1,) * len(self.axes))
         along = [a for a, n in enumerate(x.shape) if n not in (1, shape[a])]
         require(not along, "what is stored is the same along other axes", self.kernel.name, use, along)

@@ -114,8 +114,8 @@ def _order(run: KernelRun, sort: Sort) -> None:
             (ranks,) = run.ranks
             places = ranked[part].take(np.arange(run.axes[ranks]), axis=axis)
             run.known[value.name] = np.swapaxes(places, axis, ranks).astype(numpy_dtype(value.dtype))
-    for part, place, value in sort.places:
-        run.known[value.name] = ranked[part].take([place], axis=axis).astype(numpy_dtype(value.dtype))
+    for part, rank, value in sort.places:
+        run.known[value.name] = ranked[part].take([rank], axis=axis).astype(numpy_dtype(value.dtype))
 
 
 # -- rows that go by in parts

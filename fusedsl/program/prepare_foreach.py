@@ -205,7 +205,7 @@ class _BatchedKernels:
         self.device = resolved[0].device
         sizes = [workspace_size(call.plan, call.extents) for call in resolved]
         starts = accumulate((size for size, _ in sizes), initial=0)
-        self.temporaries = [[start + t for t in places] for start, (_, places) in zip(starts, sizes)]
+        self.temporaries = [[start + t for t in numbers] for start, (_, numbers) in zip(starts, sizes)]
         results = len(items) * len(resolved[0].outputs.destinations)
         self.layout = PayloadLayout(len(names), results, sum(size for size, _ in sizes), names=names)
 

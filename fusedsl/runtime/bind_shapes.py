@@ -76,9 +76,9 @@ def bind_kernel(
         return bind_attention(plan, plan.attention, rows + columns, bound, symbolic_units)
     merged, row_axes = _merged(plan, rows, columns, bound, symbolic_units)
     lines = tuple(line + rank for line, rank in zip(merged.strides, bound.ranks))
-    places = tuple(evaluate(d, extents) for d in plan.ranks)
+    ranks = tuple(evaluate(d, extents) for d in plan.ranks)
     far = any(
-        max_offset(merged.extents + places, line) >= INDEX64_FROM for line, rank in zip(lines, bound.ranks) if rank
+        max_offset(merged.extents + ranks, line) >= INDEX64_FROM for line, rank in zip(lines, bound.ranks) if rank
     )
     kernel = _kernel(plan, merged, row_axes, bound, merged.index64 or far)
     if plan.scatters:
@@ -104,8 +104,8 @@ def _with_bins(plan: KernelPlan, phase: Phase, layouts: Mapping[tuple[str, int],
     for scatter in phase.scatters:
         use = plan.arrays[scatter.operand]
         shape = layouts[use.kind, use.index].shape
-        places = shape[0] * GROUP if scatter.fold in SUPERACCUMULATORS else prod(shape)
-        with_bins.append(replace(scatter, bins=1 << max(0, places - 1).bit_length()))
+        ranks = shape[0] * GROUP if scatter.fold in SUPERACCUMULATORS else prod(shape)
+        with_bins.append(replace(scatter, bins=1 << max(0, ranks - 1).bit_length()))
     return replace(phase, scatters=tuple(with_bins))
 
 

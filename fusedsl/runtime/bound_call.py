@@ -54,21 +54,21 @@ def bind_results(bound: Any, result: Any, fixed: CapturableLaunch) -> BoundCall:
 
 
 def fix_arguments(
-    call: PreparedCall, payloads: Sequence[Any], results: Sequence[Any], kept: Any, device: int | None
+    call: PreparedCall, payloads: Sequence[Any], results: Sequence[Any], owners: Any, device: int | None
 ) -> BoundCall:
-    """A prepared call that writes `results`, on a CUDA `device` or (None) the CPU; `kept` stays alive with it.
+    """A prepared call that writes `results`, on a CUDA `device` or (None) the CPU; `owners` stays alive with it.
 
     DTypeError for a number that does not fit its parameter.
     """
     if call.is_long:
-        return _bind_long(call, payloads, results, kept)
+        return _bind_long(call, payloads, results, owners)
     memory = None if call.workspace is None else call.workspace()
     values = [*payloads, *map(address_of, results), 0 if memory is None else address_of(memory), 0, *call.numbers]
     result = results[0] if len(results) == 1 else tuple(results)
     written = tuple(results) if call.library == "torch" else ()
     once = FunctionBuilder()
     _fire(call, values, once)
-    once.name((memory, kept, results))  # which live as long as the function
+    once.name((memory, owners, results))  # which live as long as the function
     once.add("return None")
     fire = once.function("fire", "stream")
     lines = FunctionBuilder()
@@ -86,7 +86,7 @@ def fix_arguments(
     if written:
         lines.add(f"{lines.name(version_counter())}({lines.name(written)})")
     lines.add(f"return {lines.name(result)}")
-    lines.name((memory, kept))
+    lines.name((memory, owners))
     bound = lines.function("bound", "")
     if device is None:
         return bind_results(bound, result, CapturableLaunch())
@@ -95,10 +95,10 @@ def fix_arguments(
     )
 
 
-def _bind_long(call: PreparedCall, payloads: Sequence[Any], results: Sequence[Any], kept: Any) -> BoundCall:
+def _bind_long(call: PreparedCall, payloads: Sequence[Any], results: Sequence[Any], owners: Any) -> BoundCall:
     """`fix_arguments` for a call on the CPU that an interrupt may end."""
     result = results[0] if len(results) == 1 else tuple(results)
-    held = (list(payloads), results, kept)  # which live as long as the function
+    held = (list(payloads), results, owners)  # which live as long as the function
 
     def bound() -> Any:
         call.run_long(*held[:2])

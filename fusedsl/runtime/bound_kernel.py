@@ -30,8 +30,8 @@ class BoundKernel:
 
     def operand_bytes(self, operand: int) -> int:
         """The bytes of an array's elements that the kernel reads or writes."""
-        places = prod(n for n, stride in zip(self.extents, self.strides[operand]) if stride)
-        return self.kernel.operands[operand].dtype.itemsize * places
+        elements = prod(n for n, stride in zip(self.extents, self.strides[operand]) if stride)
+        return self.kernel.operands[operand].dtype.itemsize * elements
 
     @property
     def empty(self) -> bool:

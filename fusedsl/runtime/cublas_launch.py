@@ -174,7 +174,7 @@ def _call(
     (dl, dr, do), swapped, batch = offsets, calls.swapped, calls.batch
     gemm, batched = cublas.gemm, cublas.gemm_strided_batched
 
-    def call(handle: c_void_p, left: int, right: int, out: int, kept: Any = (one, zero)) -> int:
+    def call(handle: c_void_p, left: int, right: int, out: int, owners: Any = (one, zero)) -> int:
         a, b, c = c_void_p(left + dl), c_void_p(right + dr), c_void_p(out + do)
         if swapped:
             a, b = b, a

@@ -48,8 +48,8 @@ def device_empty(shape: Sequence[int], dtype: DType, device: int, order: Sequenc
     for extent in shape:
         size *= extent
     buffer = DeviceBuffer(size, device)
-    place = ("cuda", device)
-    return ArrayFacts("numpy", dtype, tuple(shape), packed_strides(shape, order), buffer.address, place, False, buffer)
+    where = ("cuda", device)
+    return ArrayFacts("numpy", dtype, tuple(shape), packed_strides(shape, order), buffer.address, where, False, buffer)
 
 
 def upload(array: ArrayFacts, device: int) -> ArrayFacts:

@@ -72,12 +72,12 @@ def _reshape(layout: ArrayLayout, shape: tuple[int, ...]) -> ArrayLayout:
         return ArrayLayout(shape, contiguous(shape).strides, layout.offset, layout.address)
     old = [(n, s) for n, s in zip(layout.shape, layout.strides) if n != 1]
     strides = [0] * len(shape)
-    i, place = 0, 0
-    while place < len(shape):
-        if shape[place] == 1:
-            place += 1
+    i, axis = 0, 0
+    while axis < len(shape):
+        if shape[axis] == 1:
+            axis += 1
             continue
-        begin, wanted = place, shape[place]
+        begin, wanted = axis, shape[axis]
         first, have = i, old[i][0] if i < len(old) else 1
         i += 1
         while have != wanted:
@@ -87,14 +87,14 @@ def _reshape(layout: ArrayLayout, shape: tuple[int, ...]) -> ArrayLayout:
                 have *= old[i][0]
                 i += 1
             else:
-                place += 1
-                wanted *= shape[place]
+                axis += 1
+                wanted *= shape[axis]
         assert first < i
         step = old[i - 1][1]
-        for a in range(place, begin - 1, -1):
+        for a in range(axis, begin - 1, -1):
             strides[a] = step
             step *= shape[a]
-        place += 1
+        axis += 1
     return ArrayLayout(shape, tuple(strides), layout.offset, layout.address)
 
 

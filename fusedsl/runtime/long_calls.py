@@ -22,10 +22,10 @@ POLL_SECONDS = 0.1  # on Windows, Ctrl-C does not end a wait
 class LongCall(threading.Thread):
     """A thread that makes one call, and keeps what it reads and writes."""
 
-    def __init__(self, work: Callable[[], Any], kept: Any):
+    def __init__(self, work: Callable[[], Any], owners: Any):
         super().__init__(daemon=True, name="fusedsl long call")
         self.abandoned = False  # no one waits for the result any more
-        self.kept = kept  # an abandoned call still reads and writes it
+        self.owners = owners  # an abandoned call still reads and writes it
         self.fault: BaseException | None = None
         self._work = work
         self._context = contextvars.copy_context()

@@ -14,7 +14,7 @@ from ..kernel_ir.plan import KernelPlan
 from .bound_kernel import BoundArrays
 
 DRAWN = ("philox_word", "philox_pair")
-MOST_APART = 128  # elements that a shifted load is apart from one of aligned vectors
+MAX_DISTANCE = 128  # elements that a shifted load is apart from one of aligned vectors
 NEAR_ROWS, NEAR_COLUMNS = 8, 64  # how far apart loads of a stencil are
 
 
@@ -61,7 +61,7 @@ def shifted_loads(
         k, use = load.operand, plan.arrays[load.operand]
         base = bases.get((use.kind, use.index, use.views), k)
         distance = bound.offsets[k] - bound.offsets[base]
-        if k != base and operands[k].strides == "1" and abs(distance) <= MOST_APART:
+        if k != base and operands[k].strides == "1" and abs(distance) <= MAX_DISTANCE:
             shifted[k] = replace(operands[k], base=base, displacement=distance)
     return tuple(shifted)
 
@@ -70,13 +70,13 @@ def neighbour_rows(plan: KernelPlan, merged: MergedAxes, bound: BoundArrays) -> 
     """Whether two loads of a map are of one array, a few rows and columns apart."""
     if not plan.is_elementwise:
         return False
-    places: dict[tuple, list[int]] = {}
+    groups: dict[tuple, list[int]] = {}
     for load in plan.loads:
         k, line = load.operand, merged.strides[load.operand]
         if len(line) < 2 or 0 in line:
             continue
         use, pitch, at = plan.arrays[k], abs(line[-2]), bound.offsets[k]
-        others = places.setdefault((use.kind, use.index, line), [])
+        others = groups.setdefault((use.kind, use.index, line), [])
         for other in others:
             rows = round((at - other) / pitch)
             if 0 < abs(rows) <= NEAR_ROWS and abs(at - other - rows * pitch) <= NEAR_COLUMNS:

@@ -43,10 +43,10 @@ class _PyMethodDef(ctypes.Structure):
 
 
 class _BuiltinFactories(NamedTuple):
-    """The functions that make builtins from records, by kind; `kept` holds what must stay alive."""
+    """The functions that make builtins from records, by kind; `owners` holds what must stay alive."""
 
     make: dict[str, Callable[[bytes], NativeEntry]]
-    kept: tuple
+    owners: tuple
 
 
 _lock = threading.Lock()

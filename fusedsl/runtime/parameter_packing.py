@@ -48,7 +48,7 @@ class EntryLayout(NamedTuple):
 
     def watch(self, watch: Watch) -> Watch:
         """The same watch, by argument index of the builtin."""
-        return watch.at({payload: place for place, payload in enumerate(self.pointer_payloads)})
+        return watch.at({payload: index for index, payload in enumerate(self.pointer_payloads)})
 
 
 class BlockLayout:

@@ -87,8 +87,8 @@ class PreparedCall:
         results = [make() if out is None else out for make, out in zip(self.allocators, given)]
         facts = [None if out is None else describe(out, "out") for out in given]
         own = [PrivateCopy(out) if isinstance(out, ArrayFacts) else None for out in facts]
-        places = [address_of(r) if copy is None else copy.address for r, copy in zip(results, own)]
-        run_interruptibly(lambda: self._launch([*payloads, *places], None))
+        addresses = [address_of(r) if copy is None else copy.address for r, copy in zip(results, own)]
+        run_interruptibly(lambda: self._launch([*payloads, *addresses], None))
         for copy in own:
             if copy is not None:
                 copy.publish()
@@ -134,8 +134,8 @@ class PreparedCall:
         results = [make() for make in self.allocators] if results is None else results
         filled, stream, memory = self._filled([*payloads, *map(address_of, results)])
 
-        def repeated(fire: Callable, kept: tuple = (results, memory)) -> Callable[[], None]:
-            return lambda: (fire(filled, stream), kept)[0]
+        def repeated(fire: Callable, owners: tuple = (results, memory)) -> Callable[[], None]:
+            return lambda: (fire(filled, stream), owners)[0]
 
         return [repeated(fire) for fire in self.launches], stream
 

@@ -64,20 +64,20 @@ def select(row: ndarray, count: int, descending: bool) -> ndarray:
     longer and longer pieces of the row, and the best of it taken."""
     import numpy as np
 
-    places = np.arange(min(len(row), FIRST_PIECE * count))
-    begin = len(places)
+    columns = np.arange(min(len(row), FIRST_PIECE * count))
+    begin = len(columns)
     while True:
-        gathered = row[places]
-        rank = len(places) - count if descending else count - 1
+        gathered = row[columns]
+        rank = len(columns) - count if descending else count - 1
         last = np.partition(gathered, rank)[rank]
         before = _preceding(gathered, last, descending)
         same = np.flatnonzero(gathered != gathered if last != last else gathered == last)
-        kept = np.concatenate((np.flatnonzero(before), same[: count - np.count_nonzero(before)]))
-        places = places[np.sort(kept)]
+        selected = np.concatenate((np.flatnonzero(before), same[: count - np.count_nonzero(before)]))
+        columns = columns[np.sort(selected)]
         if begin >= len(row):
-            return places[_stable_order(row[places], descending)]
+            return columns[_stable_order(row[columns], descending)]
         piece = row[begin : 2 * begin]
-        places = np.concatenate((places, begin + np.flatnonzero(_preceding(piece, last, descending))))
+        columns = np.concatenate((columns, begin + np.flatnonzero(_preceding(piece, last, descending))))
         begin += len(piece)
 
 

@@ -223,8 +223,8 @@ class ProgramWarmCall(WarmCallBuilder):
         self._take_array(payload, name, out)
         if call.library == "numpy":
             self.unless(f"not {name}.flags.writeable")
-        spans = [(k, k, *place) for k, *place in call.spans]
-        spans += [(self.arguments + q, ~q, *place) for q, place in enumerate(call.out_spans[:r]) if place is not None]
+        spans = [(k, k, *span) for k, *span in call.spans]
+        spans += [(self.arguments + q, ~q, *span) for q, span in enumerate(call.out_spans[:r]) if span is not None]
         for other, k, first, end in spans:
             allowed = {distance for q, j, distance in call.disjoint if (q, j) == (r, k)}
             allowed |= {0} if (k, r) in call.in_place else set()

@@ -257,7 +257,7 @@ def test_an_abandoned_call_ends_after_its_piece_and_leaves_outputs_alone(all_cal
         with pytest.raises(Interrupted):
             kernel(x)
     del x
-    assert is_abandoned(threads[0]) and any("payloads" in kept for kept in threads[0].kept)
+    assert is_abandoned(threads[0]) and any("payloads" in kept for kept in threads[0].owners)
     may_end.set()
     threads[0].join(10)
     assert not threads[0].is_alive() and not y and len(threads) == 1

@@ -57,17 +57,17 @@ def finish(fold: Reduction) -> list[str]:
 
 def first_better(roles: ValueRoles, p: int, fold: Reduction) -> list[str]:
     """Find the first extremum of a segment in memory, if it is better than the state of the segments before."""
-    (value, position), (state, place) = fold.inputs, fold.accumulators
+    (value, position), (state, index) = fold.inputs, fold.accumulators
     load = _loaded_again(roles, p, value)
     pointer, read = f"{value.name}_segment_at", f"{value.name}_segment_get({value.name}_segment_at, {{}})"
     if load is not None:
         pointer, read = f"c{load.operand}", f"load{load.operand}(c{load.operand}, {{}})"
     return [
-        f"if {place.name} == {fold.identity[1]}:",
-        *indented([f"{state.name} = {read.format(0)}", f"{place.name} = {position.dtype}(first)"]),
+        f"if {index.name} == {fold.identity[1]}:",
+        *indented([f"{state.name} = {read.format(0)}", f"{index.name} = {position.dtype}(first)"]),
         f"j = {WORDS[fold.name]}_{value.dtype}({pointer}, count, {state.name})",
         "if j >= 0:",
-        *indented([f"{state.name} = {read.format('j')}", f"{place.name} = {position.dtype}(first + j)"]),
+        *indented([f"{state.name} = {read.format('j')}", f"{index.name} = {position.dtype}(first + j)"]),
     ]
 
 

@@ -77,7 +77,7 @@ class _Search:
         following = builder.append_basic_block("next")
         builder.branch(head)
         builder.position_at_end(head)
-        k, top, place = phis = [builder.phi(x.type) for x in (begin, best, block_begin)]
+        k, top, top_begin = phis = [builder.phi(x.type) for x in (begin, best, block_begin)]
         for phi, x in zip(phis, (begin, best, block_begin)):
             phi.add_incoming(x, before)
         builder.cbranch(builder.icmp_signed("<=", k, end), body, after)
@@ -93,14 +93,14 @@ class _Search:
         builder.branch(following)
         builder.position_at_end(following)
         kept = [builder.phi(x.type) for x in (best, block_begin)]
-        for phi, old, new in zip(kept, (top, place), (extremum, k)):
+        for phi, old, new in zip(kept, (top, top_begin), (extremum, k)):
             phi.add_incoming(old, body)
             phi.add_incoming(new, behind)
         for phi, x in zip(phis, (builder.add(k, WORD(width)), *kept)):
             phi.add_incoming(x, following)
         builder.branch(head)
         builder.position_at_end(after)
-        return k, top, place
+        return k, top, top_begin
 
     def _return_first(self, begin, holds: Callable, kind=None) -> None:
         """Return the index of the first element for which a condition holds, in vectors from `begin` on."""

@@ -54,7 +54,7 @@ class Computed(NamedTuple):
     value: Any
 
 
-class Place(NamedTuple):
+class Variable(NamedTuple):
     """Where a name's value is on the stack, and what stores it there."""
 
     kind: Any
@@ -95,16 +95,16 @@ class FunctionWriter:
         self.names = names
         self.builder = ir.IRBuilder(function.append_basic_block("entry"))
         self.known: dict[str, Computed] = {}
-        self.places: dict[str, Place] = {}
+        self.variables: dict[str, Variable] = {}
         self.loaded: set[str] = set()
 
     def finish(self) -> None:
         """Return, and leave out what stores names that are never loaded."""
         self.builder.ret_void()
         needless: dict[ir.Block, set[int]] = {}
-        for name, place in self.places.items():
+        for name, variable in self.variables.items():
             if name not in self.loaded:
-                for block, store in place.stores:
+                for block, store in variable.stores:
                     needless.setdefault(block, set()).add(id(store))
         for block, stores in needless.items():
             block.instructions[:] = [each for each in block.instructions if id(each) not in stores]
@@ -113,22 +113,22 @@ class FunctionWriter:
 
     def assign(self, name: str, typed: Computed) -> None:
         """Give a name a value, and store it for where paths meet."""
-        place = self.places.get(name)
-        if place is None:
+        variable = self.variables.get(name)
+        if variable is None:
             with self.builder.goto_entry_block():
                 address = self.builder.alloca(_held_as(typed.kind))
-            place = self.places[name] = Place(typed.kind, address, [])
-        if place.kind is not typed.kind:
-            raise TypeError(f"{name} is {place.kind}, and is assigned {typed.kind}")
-        place.stores.append((self.builder.block, self.builder.store(typed.value, place.address)))
+            variable = self.variables[name] = Variable(typed.kind, address, [])
+        if variable.kind is not typed.kind:
+            raise TypeError(f"{name} is {variable.kind}, and is assigned {typed.kind}")
+        variable.stores.append((self.builder.block, self.builder.store(typed.value, variable.address)))
         self.known[name] = typed
 
     def get(self, name: str) -> Computed:
         """A name's value: what is known, or what its place has."""
         if name not in self.known:
-            place = self.places[name]
+            variable = self.variables[name]
             self.loaded.add(name)
-            self.known[name] = Computed(place.kind, self.builder.load(place.address, typ=_held_as(place.kind)))
+            self.known[name] = Computed(variable.kind, self.builder.load(variable.address, typ=_held_as(variable.kind)))
         return self.known[name]
 
     @contextmanager
@@ -220,7 +220,7 @@ class FunctionWriter:
     def _expression(self, node: ast.expr) -> Computed | bool | int | float:
         """What an expression computes; numbers where all of it is known."""
         match node:
-            case ast.Name(id=name) if name in self.places:
+            case ast.Name(id=name) if name in self.variables:
                 return self.get(name)
             case ast.Name(id=name) if isinstance(self.names.get(name), (bool, int, float)):
                 return self.names[name]
@@ -254,11 +254,11 @@ class FunctionWriter:
         return Computed(result, value.value if isinstance(value, LLVMValue) else value)
 
 
-def _as_typed(found: Computed | bool | int | float) -> Computed:
-    if isinstance(found, Computed):
-        return found
-    kind = BOOL if isinstance(found, bool) else INT64 if isinstance(found, int) else FLOAT64
-    return Computed(kind, literal(kind, found))
+def _as_typed(value: Computed | bool | int | float) -> Computed:
+    if isinstance(value, Computed):
+        return value
+    kind = BOOL if isinstance(value, bool) else INT64 if isinstance(value, int) else FLOAT64
+    return Computed(kind, literal(kind, value))
 
 
 def _held_as(kind: Any) -> ir.Type:

@@ -16,14 +16,14 @@ from .split_rows import workspace_arrays
 from .workspace import row_sort_arrays
 
 
-def emit(kernel: KernelIR, place: str) -> tuple[str, list[ScratchArray]]:
+def emit(kernel: KernelIR, operand: str) -> tuple[str, list[ScratchArray]]:
     """The source of a kernel whose rows are sorted in the workspace, in an operand of this number, or the "best" of
     which are selected; and its scratch arrays."""
     order, roles = sort_of(kernel), ValueRoles(kernel)
     assert order is not None
-    shared, selects = row_sort_arrays(order, place == "best"), place == "best"
+    shared, selects = row_sort_arrays(order, operand == "best"), operand == "best"
     private = fold_arrays(kernel, range(1, len(kernel.phases)))
-    where = [f"order_at = p{place}"] if place.isdigit() else workspace_arrays(kernel, shared)
+    where = [f"order_at = p{operand}"] if operand.isdigit() else workspace_arrays(kernel, shared)
     opening = [*parameters(kernel), *extents(kernel), *where]
     keys = [*row_prologue(roles, "row"), *unsorted_loop(roles, 0, "0", "segments", base="row * columns + ")]
     stride = order.count if selects else "columns"
@@ -33,7 +33,7 @@ def emit(kernel: KernelIR, place: str) -> tuple[str, list[ScratchArray]]:
         ranks += [*column_loop(roles, p, "0", "segments"), *row_epilogue(roles, p)]
     rows = "for row in range(begin, end):"
     lines = ["", "", "def keys(slots, begin, end):", *indented([*opening, rows, *indented(keys)])]
-    if place.isdigit():
+    if operand.isdigit():
         return "\n".join([*header(kernel, "sorted"), *lines, ""]), shared
     opening += ["order_at = best_at"] if selects else []
     ranked = [*opening, *allocate(private), rows, *indented(ranks), *free(private)]

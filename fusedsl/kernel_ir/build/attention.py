@@ -148,11 +148,11 @@ class AttentionBuilder(AttentionFrame):
 
     def _paged_operands(self) -> PagedOperands | None:
         """The body that computes addresses, predicates and validity of paged rows; None without paged operands."""
-        places, builder = self.paged, self.builder
-        if places == PagedLoads():
+        loads, builder = self.paged, self.builder
+        if loads == PagedLoads():
             return None
-        results = [n for load in (places.k, places.v) if load for n in (load.address, load.predicate)]
-        results = list(dict.fromkeys([*results, *places.valid]))
+        results = [n for load in (loads.k, loads.v) if load for n in (load.address, load.predicate)]
+        results = list(dict.fromkeys([*results, *loads.valid]))
         body = builder.body((), results, self.known())
         values = dict(zip(results, body.results))
 
@@ -162,7 +162,7 @@ class AttentionBuilder(AttentionFrame):
             number = next(k for k, p in enumerate(self.pointers) if p.attr[0] == load.fetch.attr[0])
             return PagedRow(len(self.loads) + number, load.inner_axis, values[load.address], values[load.predicate])
 
-        return PagedOperands(body, line(places.k), line(places.v), tuple(values[n] for n in places.valid))
+        return PagedOperands(body, line(loads.k), line(loads.v), tuple(values[n] for n in loads.valid))
 
     # -- results
 

@@ -24,7 +24,7 @@ class StateCombiner:
         self.builder = emitter.builder
         self.online = emitter.pattern.reduction
         indices = {w: self._state_index(w) for w in emitter.pattern.value_products}
-        self.outputs = {k: w for k in range(len(self.online.identity)) for w, place in indices.items() if place == k}
+        self.outputs = {k: w for k in range(len(self.online.identity)) for w, index in indices.items() if index == k}
         """Weighted sums by their index in the state."""
 
     def states(self) -> tuple[Reduction, tuple[WeightedSum, ...], Reduction | None]:
@@ -125,16 +125,16 @@ class StateCombiner:
 
     def _is_active(self, w: ValueProduct) -> Body | None:
         """The element mask of a weighted sum; None if a score of -inf alone masks elements (0 * NaN is NaN then)."""
-        kept = w.p.active_condition()
-        if kept is None or self._is_infinite_alone(kept):
+        active = w.p.active_condition()
+        if active is None or self._is_infinite_alone(active):
             return None
-        return self.builder.body((), [kept], self.attention.leaves)
+        return self.builder.body((), [active], self.attention.leaves)
 
-    def _is_infinite_alone(self, kept: Node) -> bool:
+    def _is_infinite_alone(self, active: Node) -> bool:
         """True if the mask is `score != -inf` and no select makes the score -inf."""
-        if kept.op != "not_equal" or kept.args[1].op != "const" or value_of(kept.args[1]) != float("-inf"):
+        if active.op != "not_equal" or active.args[1].op != "const" or value_of(active.args[1]) != float("-inf"):
             return False
-        below = computed_nodes([kept], frozenset(self.attention.leaves))
+        below = computed_nodes([active], frozenset(self.attention.leaves))
         return not any(n.op == "where" and not is_nan_if_invalid(n) for n in below)
 
 

@@ -161,22 +161,22 @@ def with_paged_operands(
     return replace(paged, score_products=(replace(paged.score_products[0], fold=bare),)), new
 
 
-def weight_if_valid(w: ValueProduct, weight: Node, places: PagedLoads) -> Node:
+def weight_if_valid(w: ValueProduct, weight: Node, paged: PagedLoads) -> Node:
     """The weight of an element: NaN if it is active and its row of v is invalid."""
-    if places.v is None or places.v.valid is None or _propagates_from_score(weight, places):
+    if paged.v is None or paged.v.valid is None or _propagates_from_score(weight, paged):
         return weight
-    nan, kept = constant(float("nan"), weight.type.dtype), w.p.active_condition()
-    absent = nan if kept is None else pick(kept, nan, constant(0.0, weight.type.dtype))
-    return pick(places.v.valid, weight, absent)
+    nan, active = constant(float("nan"), weight.type.dtype), w.p.active_condition()
+    absent = nan if active is None else pick(active, nan, constant(0.0, weight.type.dtype))
+    return pick(paged.v.valid, weight, absent)
 
 
-def _propagates_from_score(weight: Node, places: PagedLoads) -> bool:
+def _propagates_from_score(weight: Node, paged: PagedLoads) -> bool:
     """True if invalid rows of v already make scores NaN, and scores propagate NaN to active weights."""
-    if places.k is None or places.v is None or places.k.valid is not places.v.valid:
+    if paged.k is None or paged.v is None or paged.k.valid is not paged.v.valid:
         return False
     propagating: set[Node] = set()
     for n in walk([weight]):
-        absent = is_nan_if_invalid(n) and n.args[0] is places.k.valid
+        absent = is_nan_if_invalid(n) and n.args[0] is paged.k.valid
         passed = n.op in NAN_PROPAGATING and not propagating.isdisjoint(n.args)
         if absent or passed or _is_masked_nan(n, weight, propagating):
             propagating.add(n)

@@ -65,17 +65,17 @@ def _merging(
     (phase,) = reader.looped
     stored = [store.value for store in phase.row_stores]
     wanted = {v.name for v in phase.row.args} | set(stored) if phase.row else set(stored)
-    kept = [load for load in reader.loads if load.value.name in wanted]
+    needed = [load for load in reader.loads if load.value.name in wanted]
     used = _names(reader)
     at = (*(IterationIndex(0, 1, a) for a in along), IterationIndex(0, 1, len(reader.rows)))
-    arrays, loads = [reader.arrays[load.operand] for load in kept], [replace(x, operand=k) for k, x in enumerate(kept)]
+    arrays, loads = [reader.arrays[x.operand] for x in needed], [replace(x, operand=k) for k, x in enumerate(needed)]
     for number, value in parts:
         name = _fresh("part", used)
         loads.append(Load(Value(name, value.dtype), len(arrays)))
         arrays.append(ArrayUse(name, value.dtype, "temporary", number, (), at))
-    states = iter([load.value for load in loads[len(kept) :]])
+    states = iter([load.value for load in loads[len(needed) :]])
     folds = [replace(use, inputs=tuple(next(states) for _ in use.accumulators)) for use in phase.folds]
-    values = tuple(load.value for load in loads[len(kept) :])
+    values = tuple(load.value for load in loads[len(needed) :])
     moved = len(arrays) - reader.inputs
     merged = Phase(
         Body(values, values, ()),
@@ -123,7 +123,7 @@ def _with_panels(
     if before is not None:
         inner = (*before.phases, *inner)
         stores = [*(replace(s, operand=place[s.operand]) for s in before.stores), *stores]
-    kept = tuple(replace(s, operand=place[s.operand]) for s in phase.row_stores if s.operand in place)
+    stored_rows = tuple(replace(s, operand=place[s.operand]) for s in phase.row_stores if s.operand in place)
     folded = PanelFolds(one.axes[len(reader.rows)], inner, tuple(stores))
     changed = replace(
         products,
@@ -132,7 +132,7 @@ def _with_panels(
         loads=(*products.loads, *moved.loads),
         positions=(*products.positions, *moved.positions),
         scalars=(*products.scalars, *moved.scalars),
-        resident=(replace(phase, row_stores=kept, panel_folds=folded),),
+        resident=(replace(phase, row_stores=stored_rows, panel_folds=folded),),
         looped=(),
         ranks=(panels,),
     )

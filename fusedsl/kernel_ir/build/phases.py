@@ -121,8 +121,8 @@ class PhaseBuilder(KernelFrame):
         """The sort of a row, and which of its values are read."""
         descending, _, count = n.attr
         read = {m.attr: self.builder.value(m) for m in self.nodes if m.op == "sorted" and m.args[0] is n}
-        along = {part: value for (part, place), value in read.items() if isinstance(place, Axis)}
-        places = tuple((part, place, v) for (part, place), v in read.items() if not isinstance(place, Axis))
+        along = {part: value for (part, rank), value in read.items() if isinstance(rank, Axis)}
+        places = tuple((part, rank, v) for (part, rank), v in read.items() if not isinstance(rank, Axis))
         value, whole = Value(lifted, n.type.dtype.compute), count if isinstance(count, int) else None
         return Sort(value, descending, whole, along.get("values"), along.get("positions"), places)
 

@@ -19,8 +19,8 @@ def emit_flat(kernel: KernelIR, schedule: FlatSchedule) -> str:
     opening = header(kernel, f"a map; each thread computes {schedule.width} elements in order", "")
     src.read_scalars()
     _begin(src, schedule)
-    apart = [load.operand for load in kernel.loads if _is_apart(kernel, load)]
-    _emit_places(src, sorted(set(apart)))
+    reordered = [load.operand for load in kernel.loads if _is_reordered(kernel, load)]
+    _emit_positions(src, sorted(set(reordered)))
     for load in kernel.loads:
         _emit_load(src, load)
     src.fill_tables(schedule.threads)
@@ -45,13 +45,13 @@ def _begin(src: SourceBuilder, schedule: FlatSchedule) -> None:
     src.assign("full_tile", f"int32(start + {(vectors - 1) * step + width}) <= n")
 
 
-def _is_apart(kernel: KernelIR, load: Load) -> bool:
+def _is_reordered(kernel: KernelIR, load: Load) -> bool:
     """Whether neighbours in order are no neighbours in this array, nor all the same element."""
     operand = kernel.operands[load.operand]
     return operand.access != "flat" and set(operand.strides) != {"0"}
 
 
-def _emit_places(src: SourceBuilder, operands: list[int]) -> None:
+def _emit_positions(src: SourceBuilder, operands: list[int]) -> None:
     """The positions of each element, and its offset in these operands."""
     kernel, names = src.kernel, src.names
     if not operands and not kernel.positions:

@@ -78,12 +78,12 @@ def _factor(i: Instruction, constant: float) -> str | None:
 
 def _live(instructions: list[Instruction], names: set[str]) -> list[Instruction]:
     """The instructions whose values are read, in order."""
-    kept = []
+    remaining = []
     for i in reversed(instructions):
         if i.target in names:
             names = names | set(i.names)
-            kept.append(i)
-    return kept[::-1]
+            remaining.append(i)
+    return remaining[::-1]
 
 
 def _reaches_results(body: Body, name: str, operations: set[str]) -> bool:

@@ -16,7 +16,7 @@ from .tile_shape import RowProblem, tiled_schedule
 GROUP_SIZES = ((512, 2), (256, 3), (256, 2))  # threads of a block of a cluster, and such blocks on an SM
 REMAT_FROM = 1 << 17  # columns of 16-bit rows from which on the last phase rematerialises values
 REMAT_VECTORS = 2  # vectors for which that phase rematerialises values at a time
-APART_FROM = 60_000  # columns of rows that are not aligned, from which on their ends are apart
+SPLIT_ENDS_FROM = 60_000  # columns of rows that are not aligned, from which on their ends are apart
 LEAST_ON_SM = 72 << 10  # bytes of rows that an SM has to hold in registers, or shared memory is better
 SPARE = 8  # registers by which the prediction is too high for phases in pieces, and too low for float32 in clusters
 
@@ -39,7 +39,7 @@ def schedule_cluster(row: RowProblem) -> ResidentRowSchedule | None:
     if hardware.cc < COPY_FROM or columns <= LONG_ROW or scattered:
         return None
     expensive = _is_expensive_to_recompute(kernel)
-    ends = row.is_split and width < 8 and columns >= APART_FROM and not (expensive or has_gathers(kernel))
+    ends = row.is_split and width < 8 and columns >= SPLIT_ENDS_FROM and not (expensive or has_gathers(kernel))
     if row.is_split and not ends and not expensive:
         return None
     row = replace(row, unaligned=2 * width - 2 if ends else 0)
