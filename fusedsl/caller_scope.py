@@ -127,20 +127,28 @@ def _missing_help(kernel: Kernel, missing: Sequence[str]) -> str | None:
     """The parser's help on missing arguments, if there is a parser."""
     with contextlib.suppress(CompileError):
         from .lang.attention_call import unquoted_help
+        from .lang.build import misspelt
 
-        return unquoted_help(kernel._source.program, missing)
+        program = kernel._source.program
+        return unquoted_help(program, missing) or misspelt(program, missing)
     return None
 
 
 def unused_argument(
     kernel: Kernel, name: str, hint: str | None, others: Iterable[str], otherwise: str
-) -> ArgumentError:
-    """The error for an argument that the program does not read; `others` are keywords that may be meant."""
+) -> FusedslError:
+    """The error for an argument that the program does not read, or for an unknown function that might have read it.
+
+    `others` are keywords that may be meant.
+    """
     near = suggest(name, (*kernel.params, *others))
     with contextlib.suppress(CompileError):
         from .lang.attention_call import read_in_quotes_help
+        from .lang.build import unknown_function
         from .lang.foreign_names import EVALUATE
 
+        if (unknown := unknown_function(kernel._source.program, (name,))) is not None:
+            return unknown
         hint = hint or read_in_quotes_help(kernel._source.program, name) or EVALUATE.get(name)
     hint = hint or (f"did you mean {near}?" if near else otherwise)
     return ArgumentError(f"unexpected argument {name!r}: the expression does not use it", "argument.unused", help=hint)

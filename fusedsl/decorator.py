@@ -23,6 +23,7 @@ from .runtime import dynamo
 from .runtime.arrays import Facts, describe, recorded
 from .specs import described
 from .trace import trace
+from .trace.numba_functions import python_function
 from .trace.warm_call import MISSED, WarmCall, build_warm_call, no_warm_call
 from .traced_calls import FusedCall, Trace, TracedSource, bind_call, has_abstract, repeat_call, source_of, why_unfused
 
@@ -52,6 +53,7 @@ class Fused(Inspectable, Generic[P, R]):
     __qualname__: str
 
     def __init__(self, function: Callable[P, R], chosen: Options):
+        function = python_function(function) or function
         functools.update_wrapper(self, function)
         self.function = function
         self.options = chosen

@@ -68,7 +68,8 @@ class FusedslError(Exception):
         return None if self.caret is None else (self.text or "").count("\n", 0, self.caret) + 1
 
     def __str__(self) -> str:
-        lines = [f"fusedsl.{type(self).__name__}[{self.code}]: {self.message}"]
+        public = next(kind for kind in type(self).__mro__ if kind.__module__ == __name__)
+        lines = [f"fusedsl.{public.__name__}[{self.code}]: {self.message}"]
         if self.text is not None and self.span is not None and self.caret is not None:
             lines += underlined(self.text, self.span, self.caret, self.note)
         elif self.note:

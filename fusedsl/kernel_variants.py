@@ -15,7 +15,7 @@ MAX_VARIANTS = 64  # variants for static integers that a kernel keeps
 
 
 class Variants:
-    """The variants of one kernel, by the constants that are parameters there, or the integers that are static.
+    """The variants of one kernel, by the constants that are parameters there, or the integers and Nones that are static.
 
     Methods take the kernel instead of holding it: it is freed with the last reference to it.
     """
@@ -44,13 +44,13 @@ class Variants:
     # -- integers
 
     def for_integers(self, kernel: Kernel, values: Sequence[Any]) -> tuple[Kernel, Sequence[Any]]:
-        """(the variant for the static integers among these arguments, the other arguments)."""
+        """(the variant for the static integers and Nones among these arguments, the other arguments)."""
         if self._static is None:
             self._static = frozenset(self._read(kernel)) if any(map(_may_shape, values)) else frozenset()
-        if not self._static:
+        if not self._static and all(v is not None for v in values):
             return kernel, values
         params = kernel.params
-        fixed = {n: _plain(v) for n, v in zip(params, values) if n in self._static and _may_shape(v)}
+        fixed = {n: _plain(v) for n, v in zip(params, values) if v is None or (n in self._static and _may_shape(v))}
         if not fixed:
             return kernel, values
         key = tuple((name, repr(v)) for name, v in fixed.items())
@@ -98,7 +98,9 @@ def _is_whole(x: Any) -> bool:
 
 
 def _plain(x: Any) -> Any:
-    """An integer (also a traced one) as Python's; lists as tuples."""
+    """An integer (also a traced one) as Python's; lists as tuples; None as it is."""
+    if x is None:
+        return None
     if type(x) in (tuple, list):
         return tuple(map(_plain, x))
     if _is_whole(x):

@@ -81,6 +81,16 @@ def indexed(name: str, shape: Sequence[int], extents: Mapping[str, int]) -> str 
     return None if written is None else f"{name}[{', '.join(written)}]"
 
 
+def completed(name: str, shape: Sequence[int], extents: Mapping[str, int], written: Sequence[str]) -> str | None:
+    """How to complete a subscript of an array that has these indices; None if nothing fits."""
+    for ways in (combinations(extents, len(shape)), permutations(extents, len(shape))):
+        fitting = [indices for way in ways if (indices := _indices(shape, way, extents)) is not None]
+        forms = [f"{name}[{', '.join(indices)}]" for indices in fitting if set(written) <= set(indices)]
+        if forms:
+            return " or ".join(dict.fromkeys(forms))
+    return None
+
+
 def indexing_help(name: str, shape: Sequence[int], runs: Sequence[int]) -> str | None:
     """How to index a named array whose axes are not the last ones."""
     extents = dict(zip(PLACES, runs))

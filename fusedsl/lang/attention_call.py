@@ -16,7 +16,6 @@ from .faults import EvaluatorBase
 from .lexer import NAMED_NUMBERS
 from .parameter_kinds import show_value
 from .parse import parse
-from .parser_errors import check_chains
 from .syntax import CallArgument, CallExpr, Literal, Name, ParsedText, Span, free_names
 
 USAGE = "call it as attention(q, k, v, score='...', mask='...', scale=..., lengths=..., bias=bias)"
@@ -89,9 +88,7 @@ def _program(given: AttentionArguments, name: str) -> ParsedText | None:
         help = quoted_text_help(name, text.type.shape if named else None)  # type: ignore[union-attr]
         message = f"{name} is an expression in quotes, not {show_value(text)}"
         raise given.fault(name, ArgumentError(message, "argument.attention", help=help))
-    program = parse(text, asdict(given.ev.limits), [n for n in NAMED_NUMBERS if n in given.arguments])
-    check_chains(program)
-    return program
+    return parse(text, asdict(given.ev.limits), [n for n in NAMED_NUMBERS if n in given.arguments])
 
 
 def _arrays(given: AttentionArguments, texts: Mapping[str, ParsedText | None]) -> dict[str, Node]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..config import Options
-from ..errors import FusedslError, UnknownNameError
+from ..errors import FusedslError, UnknownNameError, suggest
 from ..ir import graph as ir
 from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim, Symbol
@@ -26,11 +26,15 @@ from .syntax import (
     Expr,
     Name,
     ParsedText,
+    Span,
     Subscript,
     UnaryOp,
     free_names,
     postorder,
 )
+
+
+POSITIONS = ("i", "j", "k", "idx", "tid")  # names of a loop's index in other languages
 
 
 def parameter_names(program: ParsedText, shadowed: Collection[str] = ()) -> tuple[str, ...]:
@@ -46,7 +50,7 @@ def parameter_names(program: ParsedText, shadowed: Collection[str] = ()) -> tupl
 
 def undefined(
     program: ParsedText, missing: Collection[str], given: Collection[str], hints: Mapping[str, str] | None = None
-) -> UnknownNameError:
+) -> FusedslError:
     """The error for names without a value, located at the first read of each, and for unknown functions.
 
     `given` are the names that the call gives, `hints` the help for some missing ones.
@@ -54,12 +58,18 @@ def undefined(
     faults: list[FusedslError] = []
     calls_of_text = (part for part in program.parts if isinstance(part, CallExpr))
     unquoted = [part for call in calls_of_text for part in attention_call.unquoted(call, program.text)]
-    defined = [definition.name for definition in program.functions]
     for name, span in free_names(program):
         if name in missing and len(faults) < MOST_FAULTS:
             within = next((help for (start, end), help in unquoted if start <= span[0] < end), None)
-            hint = (hints or {}).get(name) or within or value_hint(name, given, defined) or f"pass {name}=..."
+            hint = (hints or {}).get(name) or within or _missing_help(program, name, span, given)
             faults.append(UnknownNameError(f"name {name!r} is not defined", "name.value", span=span, help=hint))
+    return _first((faults + unknown_functions(program, given))[:MOST_FAULTS], program.text)
+
+
+def unknown_functions(program: ParsedText, given: Collection[str]) -> list[FusedslError]:
+    """The errors for functions that nothing defines, of a call that gives these names."""
+    faults: list[FusedslError] = []
+    defined = [definition.name for definition in program.functions]
     above: set[str] = set()
     for statement in (*program.statements, *program.results):
         for part in postorder(_root(statement)):
@@ -67,13 +77,52 @@ def undefined(
                 continue
             if len(faults) < MOST_FAULTS:
                 fault = calls.unknown(part.function, defined, given)
-                fault.span, fault.caret = part.span, part.function_span[0]
+                fault.span, fault.caret, fault.text = part.span, part.function_span[0], program.text
                 faults.append(fault)
         above.update([statement.name] if isinstance(statement, Definition) else ())
+    return faults
+
+
+def unknown_function(program: ParsedText, given: Collection[str]) -> FusedslError | None:
+    """The error for the functions that nothing defines, if there are some."""
+    faults = unknown_functions(program, given)
+    return _first(faults, program.text) if faults else None
+
+
+def _first(faults: list[FusedslError], text: str) -> FusedslError:
+    """The first of these errors, with the others in `.others`."""
     for fault in faults:
-        fault.text = program.text
+        fault.text = text
     faults[0].others = tuple(sorted(faults[1:], key=lambda fault: fault.caret or 0))
-    return faults[0]  # type: ignore[return-value]
+    return faults[0]
+
+
+def _missing_help(program: ParsedText, name: str, span: Span, given: Collection[str]) -> str:
+    """The help for a name that is read at `span` and has no value: one that is alike, or that the call may pass it."""
+    assigned = assigned_above(program, span)
+    hint = value_hint(name, (*given, *assigned), [definition.name for definition in program.functions])
+    if hint is not None:
+        return hint
+    line = program.text[program.text.rfind("\n", 0, span[0]) + 1 : span[0]]
+    if line.rstrip().endswith("//"):
+        return f"pass {name}=...; // is floor division, and a comment begins with #"
+    return f"pass {name}=..., or write iota(x, axis) for a position" if name in POSITIONS else f"pass {name}=..."
+
+
+def assigned_above(program: ParsedText, span: Span) -> list[str]:
+    """The names that have a value of the program at `span`."""
+    statements = (s for s in program.statements if isinstance(s, Assign) and s.span[1] <= span[0])
+    return [target.name for statement in statements for target in statement.targets]
+
+
+def misspelt(program: ParsedText, names: Collection[str]) -> str | None:
+    """The help for parameters that may be misspelt names of values of the program; None if none are."""
+    for name, span in free_names(program):
+        near = suggest(name, assigned_above(program, span)) if name in names else None
+        if near is not None:
+            line, column = program.text.count("\n", 0, span[0]) + 1, span[0] - program.text.rfind("\n", 0, span[0])
+            return f"{name} is read in line {line}, column {column}: did you mean {near}?"
+    return None
 
 
 def _root(statement: Assign | Definition | Expr) -> Expr:

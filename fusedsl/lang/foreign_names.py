@@ -87,8 +87,6 @@ EQUIVALENTS = {
     "isposinf": "x == inf",
     "addcmul": "x + value * a * b",
     "addcdiv": "x + value * a / b",
-    "int": "int64(x)",
-    "float": "float64(x)",
     # reductions and scans
     "var_mean": "var(x, ddof=1), mean(x)",
     "std_mean": "std(x, ddof=1), mean(x)",
@@ -189,6 +187,9 @@ EQUIVALENTS = {
 
 # Function → help, if no single expression is equivalent.
 HELP_TEXTS = {
+    "float": "write float64(x), Python's, or float32(x), C's",
+    "int": "write int64(x), Python's, or int32(x), C's",
+    **dict.fromkeys(("gamma", "tgamma"), "write exp(lgamma(x)), for x > 0"),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "write conv(x, w, stride, padding, dilation, groups)"),
     **dict.fromkeys(
         ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from ..errors import suggest
 from ..ir.types import DTYPES
-from . import functions, prelude
+from . import c_names, functions, prelude
 from .foreign_names import EQUIVALENTS, equivalent
 from .misspellings import SHORT, meant_by
 from .unavailable import unavailable_help
@@ -50,6 +50,9 @@ METHODS = {
     "tolist": "{x}, and call .tolist() on the result",
     "numpy": "{x}, and call .numpy() on the result",
 }
+
+# Replacements for attributes, and for methods without arguments.
+ATTRIBUTES = {"size": "size({x}), the number of elements, or size({x}, axis)"}
 
 # Named values, by lower-case spelling.
 LITERALS = {name.lower(): name for name in ("None", "True", "False", "inf", "nan", "pi")}
@@ -123,6 +126,8 @@ def function_hint(name: str, known: Iterable[str] = ()) -> str | None:
         return f"write {METHODS[name].format(x='x', rest=TemplateArgument(), shape=TemplateArgument())}"
     if name.endswith("_") and (is_function(name[:-1]) or equivalent(name[:-1])):
         return equivalent(name[:-1]) or f"write {name[:-1]}: nothing is written in place, but by out="
+    if (of_c := c_names.function_help(name, is_function)) is not None:
+        return of_c
     if hasattr(builtins, name):
         return "Python's own functions are not there: a program computes with arrays"
     if (elsewhere := unavailable_help(name)) is not None:
@@ -141,6 +146,8 @@ def _misspelled(name: str, own: Iterable[str] = ()) -> list[str]:
 
 def method_hint(name: str, operand: str, arguments: Sequence[str]) -> str | None:
     """The help for `operand.name(arguments)`, or for the attribute alone."""
+    if not arguments and name in ATTRIBUTES:
+        return f"write {ATTRIBUTES[name].format(x=operand)}"
     if name in METHODS:
         tupled = f"({', '.join(arguments)})" if len(arguments) > 1 else "".join(arguments)
         rest, shape = TemplateArgument(", ".join(arguments)), TemplateArgument(tupled)
@@ -178,6 +185,8 @@ def value_hint(name: str, values: Iterable[str], own: Iterable[str] = ()) -> str
         return f"{name} is a function: call it, {name}(...){choice}"
     if name in DTYPE_NAMES:
         return f"the dtype is called {DTYPE_NAMES[name]}"
+    if (of_c := c_names.value_help(name)) is not None:
+        return of_c
     near = LITERALS.get(name.lower()) or suggest(name, values) or suggest(name, DTYPES)
     if near:
         return f"did you mean {near}?"

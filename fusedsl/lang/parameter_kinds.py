@@ -96,7 +96,7 @@ def show_value(value: Any) -> str:
 def array(b: GraphBuilder, name: str, value: Any) -> Node:
     if not isinstance(value, Node):
         forms = {DType: "cast with astype(x, dtype)", tuple: "take one of them, e.g. [0], or join them: stack([x, y])"}
-        forms[type(None)] = "None is what an argument is that is not given; write a number"
+        forms[type(None)] = "None stands for an argument that is left out: pass an array or a number"
         help = "pass the numbers as an array, by name" if name.startswith("indices of ") else forms.get(type(value))
         if isinstance(value, str):
             help = "arrays go by position, without quotes; strings only choose"

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..errors import FusedslError, ParseError, not_installed
 from .lexer import Token, tokenize
 from .parse_actions import Actions, Results
-from .parser_errors import unexpected
+from .parser_errors import check_chains, unexpected
 from .syntax import Assign, Definition, ParsedText
 
 
@@ -92,6 +92,9 @@ def _program(text: str, statements: list[Assign | Definition | Results]) -> Pars
     if not isinstance(last, Results):
         message = "nothing is returned"
         help = "end with an expression, or with `return ...`"
+        if isinstance(last, Assign):
+            names = ", ".join(target.name for target in last.targets)
+            help = f"leave `{names} =` out, or end with `return {names}`"
         raise ParseError(message, "parse.result", text, last.span, last.at, help=help)
     definitions_and_assignments = []
     for statement in statements[:-1]:
@@ -104,4 +107,6 @@ def _program(text: str, statements: list[Assign | Definition | Results]) -> Pars
             message = "nothing uses this expression; only the last line is the result"
             help = "assign it to a name, or put an expression of several lines in brackets"
         raise ParseError(message, "parse.result", text, statement.span, help=help)
-    return ParsedText(text, tuple(definitions_and_assignments), last.items)
+    program = ParsedText(text, tuple(definitions_and_assignments), last.items)
+    check_chains(program)
+    return program

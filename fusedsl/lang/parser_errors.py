@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..errors import FusedslError, ParseError, UnknownNameError
+from . import c_names
 from .lexer import Token
 from .lexer_errors import without_module
 from .printer import show
@@ -32,6 +33,8 @@ def attribute(base: Expr, name: str, span: Span) -> FusedslError:
 
     if isinstance(base, Name) and base.name in SUBMODULES:
         return _member(base, name, "")
+    if isinstance(base, Name) and (help := c_names.value_help(base.name)) is not None:
+        return UnknownNameError(f"name {base.name!r} is not defined", "name.value", None, base.span, help=help)
     help = method_hint(name, _operand(base), ()) or "only .T and .mT exist; everything else is a function"
     return ParseError(f"arrays have no .{name}", "parse.attribute", None, span, help=help)
 
@@ -170,13 +173,15 @@ def _wrong_token(tokens: list[Token], expected: set[str]) -> tuple[str, str | No
             return "an index is missing", "write x[i], x[:] or x[..., 0]"
         if token.value in ("*", "**") and before.type in ("LPAR", "COMMA"):
             return "arguments cannot be unpacked", "write each one"
+        if before.value == "/" and token.value in ("*", "**"):
+            return "/* is no comment", "a comment begins with #"
         if token.value == "@":
             return "names have no prefix", "names are looked up where evaluate is called: leave the @ out"
         return f"a value is missing between {before.value} and {token.value}", "write one, or take one of the two away"
     if value_needed:
         return f"{token.value} has nothing to work on", STARTS.get(token.value, f"a value stands before {token.value}")
     if before is not None and token.type in ("NAME", "LITERAL", "LPAR", "NOT"):
-        return _missing_operator(before, token)
+        return _missing_operator(tokens)
     if token.type == "ELSE":
         return "else without if", "write `a if c else b`"
     if opened is not None and token.type in ("RPAR", "RSQB", "COMMA") and "ELSE" in expected:
@@ -184,7 +189,16 @@ def _wrong_token(tokens: list[Token], expected: set[str]) -> tuple[str, str | No
     return f"{token.value} cannot stand here", "look at the brackets and operators before it"
 
 
-def _missing_operator(before: Token, token: Token) -> tuple[str, str | None]:
+def _missing_operator(tokens: list[Token]) -> tuple[str, str | None]:
+    """(message, help) for a value directly behind another one."""
+    before, token = tokens[-2:]
+    line = _line(tokens)
+    if any(earlier.value == "//" for earlier in line):
+        return f"two values side by side: {before.value} {token.value}", "// is floor division; a comment begins with #"
+    dtype = c_names.declared_dtype([earlier.value for earlier in line[:-1]])
+    if dtype is not None and token.type == "NAME":
+        help = f"names have no type: write name = value, and cast with {dtype}(value)"
+        return f"{' '.join(t.value for t in line)} is a declaration of C", help
     if token.type == "NOT":
         return f"an operator is missing between {before.value} and not", "write a != b for what is not equal"
     if token.type == "LPAR":
@@ -195,3 +209,9 @@ def _missing_operator(before: Token, token: Token) -> tuple[str, str | None]:
         shown = f"{before.value} {token.value}"
         return f"two values side by side: {shown}", f"write {before.value}({token.value}), or an operator between"
     return f"an operator is missing between {before.value} and {token.value}", "write * to multiply"
+
+
+def _line(tokens: list[Token]) -> list[Token]:
+    """The last of these tokens, and those before it in its statement."""
+    begin = max((k for k, token in enumerate(tokens) if token.type == "SEP"), default=-1)
+    return tokens[begin + 1 :]

@@ -5,12 +5,12 @@ Both are checks that a call tests, because extents are known only then. Computed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from ..ir.attention_checks import PLACES, indexed
+from ..ir.attention_checks import PLACES, completed, indexed
 from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim, evaluate
 from ..ir.graph import Check, Node, Site, Type
@@ -87,11 +87,16 @@ class ArrayReads:
             Check("reading", dims, self.text.name, (x.type,), (name,), _site(self.text, env, part))
         )
 
-    def indexed_form(self, name: str, array: Node) -> str | None:
-        """The subscript that reads an array at b, h, i and j; None if no one fits its shape."""
+    def index_help(self, name: str, array: Node, written: Sequence[str]) -> str:
+        """How to read an array at b, h, i and j, which is read at the `written` ones alone."""
         known = self.builder.extents
         extents = {index: evaluate(d, known) for index, d in self.extents.items()}
-        return indexed(name, [evaluate(d, known) for d in array.type.shape], extents)
+        shape = [evaluate(d, known) for d in array.type.shape]
+        if len(shape) > len(PLACES):
+            return f"reshape it to (batch, heads, n, m), and index it: {name}[b, h, i, j]"
+        way = completed(name, shape, extents, written) if written else indexed(name, shape, extents)
+        runs = ", ".join(f"{index} runs to {extent}" for index, extent in extents.items() if extent >= 0)
+        return f"index it: {way}" if way else f"index each of its axes with b, h, i and j: {runs}"
 
     # -- types and checks as messages show them
 

@@ -162,11 +162,9 @@ class ScoreMaskEvaluator(TextEvaluator, PairText):
         part = max(names, key=lambda name: (rank(name) > ALIGNED, name not in subscripted))
         array, name = env.values[part.name], operand_name(env, part) or part.name
         message = f"{self.name} reads {name}, {self.builder.describe(array.type)}, without all of its indices"
-        help = "index it with b, h, i and j"
-        if len(array.type.shape) > len(PLACES):
-            help = f"reshape it to (batch, heads, n, m), and index it: {name}[b, h, i, j]"
-        elif way := self.reads.indexed_form(name, array):
-            help = f"index it: {way}"
+        read_at = next((x.indices for x in parts if isinstance(x, Subscript) and x.value is part), ())
+        written = [index.name for index in read_at if isinstance(index, Name) and index.name in PLACES]
+        help = self.reads.index_help(name, array, written)
         return ShapeError(message, "shape.attention", help=help), part
 
     def _unknown_value(self, node: Name, env: Environment) -> FusedslError:

@@ -29,6 +29,7 @@ from .containers import (
     refuse_leak,
 )
 from .guards import PLAIN, Guard, guard_ambient_state, snapshot
+from .numba_functions import python_function
 from .numpy.lists import is_numpy_function
 from .proxies import (
     RANDOM_MODULES,
@@ -37,6 +38,7 @@ from .proxies import (
     TypeProxy,
     UserClassProxy,
     UserModuleProxy,
+    compiled_or_traced,
     dispatching,
     library_of,
     numpy_proxy,
@@ -144,6 +146,8 @@ class FunctionRewriter:
             return dispatching(value, name, self.recorder, library)
         if library == "numpy" and is_numpy_function(value):
             return numpy_proxy(value, value.__name__, self.recorder)
+        if (plain := python_function(value)) is not None:
+            return compiled_or_traced(value, self.rewrite(plain))
         if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)) and not library:
             return self.rewrite(value) if _may_use_arrays(value) else value
         if isinstance(value, type):

@@ -175,6 +175,15 @@ def dispatching(function: Callable, name: str, recorder: Recorder, library: str)
     return functools.update_wrapper(call, function) if isinstance(function, types.FunctionType) else call
 
 
+def compiled_or_traced(compiled: Callable, traced: Callable) -> Callable:
+    """A wrapper that calls `compiled`, or its equivalent `traced` if an argument is a tracer."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (traced if _holds_tracer((args, kwargs)) else compiled)(*args, **kwargs)
+
+    return call
+
+
 def _torch(name: str) -> Any:
     return importlib.import_module(f"{__package__}.{name}")
 

@@ -12,6 +12,7 @@ from ..ir import index_keys
 from ..ir.gathers import advanced_index
 from ..ir.graph import Node
 from ..ir.types import numpy_dtype
+from ..lang.misspellings import meant_by
 from ..lang.parameter_kinds import dim_of
 from . import views
 from .mask_indexing import has_mask, is_mask, select_by_mask, write_by_mask, write_by_partial_mask
@@ -23,6 +24,10 @@ from .unsupported import refusal
 OWN_ATTRIBUTES = frozenset(
     ["recorder", "mutable", "captured", "writes", "compares", "_node", "_base", "_view", "_version_read"]
 )
+
+
+class MissingAttribute(TraceError, AttributeError):
+    """An attribute that no array has."""
 
 
 class Tracer(NumberConversions):
@@ -253,7 +258,14 @@ class Tracer(NumberConversions):
             return getattr(self._known("a number"), name)
         if not name.startswith("_") and not self.is_number and hasattr(self.recorder.array_class, name):
             raise refusal(name, f"{name} of an array cannot be traced")
-        raise AttributeError(f"a traced array has no attribute {name}")
+        if name.startswith("_"):
+            raise AttributeError(f"a traced array has no attribute {name}")
+        near = " or ".join(meant_by(name, {*METHODS, *dir(self.recorder.array_class)}))
+        raise MissingAttribute(
+            f"an array has no attribute {name}",
+            "trace.attribute",
+            help=f"did you mean {near}?" if near else "attributes and methods are those of the library's arrays",
+        )
 
     def __copy__(self) -> Any:
         return self.recorder.apply("copy", self)

@@ -81,6 +81,15 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 HELP = {name: help for names, help in FAMILIES for name in names.split()}
 
 
+def of_list(name: str) -> str:
+    """The help for a ufunc whose reduction of an array is not there, but that of a list of arrays is.
+
+    >>> of_list("bitwise_or")
+    'compute it outside of the function, and pass the result; a list of arrays is fine: np.bitwise_or.reduce([a, b])'
+    """
+    return f"{OUTSIDE}; a list of arrays is fine: np.{name}.reduce([a, b])"
+
+
 def refusal(name: str, message_if_unplanned: str) -> Unsupported:
     """The error for an unsupported function; the message is `message_if_unplanned` unless the function is planned."""
     help = HELP.get(name.rpartition(".")[2]) or HELP.get(name.removeprefix("special_").removeprefix("linalg_"))

@@ -41,6 +41,15 @@ def test_masks_are_read_at_their_indices_too():
     assert found == (fd.ShapeError, "shape.attention", "(j <= i) & m", 12, "index it: m[b, 0, i, j]")
 
 
+@pytest.mark.parametrize(("shape", "told"), [
+    ((2, 16), "index it: m[b, i]"), ((16, 2), "index it: m[i, b]"),
+    ((3, 16), "with b, h, i and j: b runs to 2, h runs to 4, i runs to 16, j runs to 24"),
+])  # fmt: skip
+def test_a_subscript_that_leaves_out_an_index_keeps_those_that_it_has(shape, told):
+    found = refused(fd.attention, Q, K, V, mask="m[i] > 0", m=normal(*shape))
+    assert found[:4] == (fd.ShapeError, "shape.attention", "m[i] > 0", 1) and found[4].endswith(told)
+
+
 @pytest.mark.parametrize(
     "mask, read",
     [("m", "m[i, j]"), ("m[0]", "m[0, j]"), ("m[:, :1]", "m[i, 0]"), ("m[:, 1:2] & m[2]", "m[i, 1] & m[2, j]")],

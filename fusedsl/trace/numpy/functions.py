@@ -16,6 +16,7 @@ from ..recorder import Recorder
 from ..scattered_writes import at
 from ..subscripts import positions
 from ..tracer import Tracer
+from ..unsupported import of_list
 from .contractions import PRODUCTS
 from .creation import LIKE
 from .indexing import INDEXING
@@ -66,7 +67,7 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
         return at(recorder, name, recorder.lifted(inputs[0]), positions(recorder, inputs[1]), *inputs[2:])
     if method != "__call__":
         helps = {
-            "reduce": f"a list is reduced one by one: np.{name}.reduce([a, b])",
+            "reduce": of_list(name),
             "accumulate": "add, multiply, maximum, minimum and logaddexp accumulate; or write it with slices",
         }
         help = helps.get(method, "reduce slices: x[a:b].sum()")

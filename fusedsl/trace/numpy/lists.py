@@ -6,13 +6,14 @@ NumPy's dispatch protocols check the arguments of a call, but not the elements o
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Collection
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from ...errors import TraceError, Unsupported
+from ...errors import ArgumentError, TraceError, Unsupported, suggest
 from ..recorder import Recorder
 from ..tracer import Tracer
 
@@ -51,6 +52,14 @@ def list_accepting(function: Callable, name: str, recorder: Recorder) -> Any:
         return UfuncProxy(function, recorder)
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return with_lists(*args, **kwargs)
+        except TypeError as error:
+            if (unknown := _unknown_keyword(function, kwargs)) is None:
+                raise
+            raise unknown from error
+
+    def with_lists(*args: Any, **kwargs: Any) -> Any:
         if name in TAKE_LISTS or not any(map(_is_list, (*args, *kwargs.values()))):
             return function(*args, **kwargs)
         if name in TAKE_SEQUENCES and args and _is_list(args[0]):
@@ -62,6 +71,21 @@ def list_accepting(function: Callable, name: str, recorder: Recorder) -> Any:
     wrapper = functools.update_wrapper(call, function)
     wrapper.numpys = function  # type: ignore[attr-defined]
     return wrapper
+
+
+def _unknown_keyword(function: Callable, given: Collection[str]) -> ArgumentError | None:
+    """The error for a keyword that a NumPy function does not have; None if it has all of them."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a builtin
+        return None
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return None
+    for name in (name for name in given if name not in parameters):
+        near = suggest(name, parameters)
+        help = f"did you mean {near}=?" if near else f"as in NumPy, it takes {', '.join(parameters)}"
+        return ArgumentError(f"{function.__name__} takes no {name}=", "argument.keyword", help=help)
+    return None
 
 
 def unwrap(value: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...errors import Unsupported
 from ..recorder import Recorder
+from ..unsupported import of_list
 from .out import single_out, write_out
 
 
@@ -51,8 +52,8 @@ def _bits(name: str):
 
     def apply(recorder: Recorder, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False):
         if a.dtype.kind != "b":
-            help = f"a list of arrays is reduced one by one: np.{name}.reduce([a, b])"
-            raise Unsupported(f"{name}.reduce of integers is not supported", "unsupported.function", help=help)
+            message = f"{name}.reduce of an array of integers is not supported"
+            raise Unsupported(message, "unsupported.function", help=of_list(name))
         return UFUNC_REDUCTIONS[name.replace("bitwise", "logical")](recorder, a, axis, dtype, out, keepdims)
 
     return apply

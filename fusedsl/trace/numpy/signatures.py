@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, Unsupported
+from ...errors import ArgumentError, Unsupported, suggest
 
 # NumPy's parameters in order, for functions whose parameters differ from the language's.
 SIGNATURES = {
@@ -47,13 +47,16 @@ def arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str,
     names = SIGNATURES[name].split()
     if len(args) > len(names):
         raise ArgumentError(
-            f"{name} takes at most {len(names)} arguments", "argument.surplus", help="NumPy's own signature holds"
+            f"{name} takes at most {len(names)} arguments", "argument.surplus", help=f"as in NumPy, they are {', '.join(names)}"
         )
     bound = dict(zip(names, args))
     for key, value in kwargs.items():
-        if key not in names or key in bound:
-            raise ArgumentError(f"{name} takes no {key}=" if key not in names else f"{key} is given twice",
-                                "argument.keyword", help="NumPy's own signature holds")  # fmt: skip
+        if key in bound:
+            raise ArgumentError(f"{key} is given twice", "argument.twice", help="give it by position or by name")
+        if key not in names:
+            near = suggest(key, names)
+            help = f"did you mean {near}=?" if near else f"as in NumPy, it takes {', '.join(names)}"
+            raise ArgumentError(f"{name} takes no {key}=", "argument.keyword", help=help)
         bound[key] = value
     out = bound.get("out")
     if bound.get("order") not in (None, "C", "K", "A"):
