@@ -195,10 +195,11 @@ def _missing_operator(tokens: list[Token]) -> tuple[str, str | None]:
     line = _line(tokens)
     if any(earlier.value == "//" for earlier in line):
         return f"two values side by side: {before.value} {token.value}", "// is floor division; a comment begins with #"
-    dtype = c_names.declared_dtype([earlier.value for earlier in line[:-1]])
+    words = [earlier.value for earlier in line]
+    dtype = c_names.declared_dtype(words) or c_names.declared_dtype(words[:-1])
     if dtype is not None and token.type == "NAME":
         help = f"names have no type: write name = value, and cast with {dtype}(value)"
-        return f"{' '.join(t.value for t in line)} is a declaration of C", help
+        return f"{' '.join(words)} is a declaration of C", help
     if token.type == "NOT":
         return f"an operator is missing between {before.value} and not", "write a != b for what is not equal"
     if token.type == "LPAR":
