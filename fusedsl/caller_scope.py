@@ -134,9 +134,7 @@ def _missing_help(kernel: Kernel, missing: Sequence[str]) -> str | None:
     return None
 
 
-def unused_argument(
-    kernel: Kernel, name: str, hint: str | None, others: Iterable[str], otherwise: str
-) -> FusedslError:
+def unused_argument(kernel: Kernel, name: str, hint: str | None, others: Iterable[str], otherwise: str) -> FusedslError:
     """The error for an argument that the program does not read, or for an unknown function that might have read it.
 
     `others` are keywords that may be meant.

@@ -1,5 +1,7 @@
 """Mistakes in a function under fuse: each is an error at its line that says what was meant."""
 
+from pathlib import Path
+
 import numba
 import numpy as np
 import pytest
@@ -22,7 +24,7 @@ scaled = numba.njit(lambda x, factor: x * factor)
 def test_a_mistake_is_shown_at_its_line_with_what_was_meant(function, says):
     with pytest.raises(fd.FusedslError) as caught:
         fd.fuse(function)(X)
-    assert says in caught.value.help and caught.value.text in open(__file__).read() and "line" in caught.value.note
+    assert says in caught.value.help and caught.value.text in Path(__file__).read_text() and "line" in caught.value.note
 
 
 def test_an_attribute_that_is_missing_is_an_attribute_error_so_that_hasattr_answers():

@@ -47,7 +47,9 @@ def arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str,
     names = SIGNATURES[name].split()
     if len(args) > len(names):
         raise ArgumentError(
-            f"{name} takes at most {len(names)} arguments", "argument.surplus", help=f"as in NumPy, they are {', '.join(names)}"
+            f"{name} takes at most {len(names)} arguments",
+            "argument.surplus",
+            help=f"as in NumPy, they are {', '.join(names)}",
         )
     bound = dict(zip(names, args))
     for key, value in kwargs.items():
