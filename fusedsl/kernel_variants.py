@@ -15,7 +15,7 @@ MAX_VARIANTS = 64  # variants for static integers that a kernel keeps
 
 
 class Variants:
-    """The variants of one kernel, by the constants that are parameters there, or the integers and Nones that are static.
+    """The variants of one kernel, by the constants that are parameters there, or the static integers and Nones.
 
     Methods take the kernel instead of holding it: it is freed with the last reference to it.
     """

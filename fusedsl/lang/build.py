@@ -33,7 +33,6 @@ from .syntax import (
     postorder,
 )
 
-
 POSITIONS = ("i", "j", "k", "idx", "tid")  # names of a loop's index in other languages
 
 

@@ -26,9 +26,9 @@ FAMILIES: tuple[tuple[str, str], ...] = (
         UNAVAILABLE,
         "beta factorial comb perm binom digamma polygamma psi zeta erfinv erfcinv ndtri gammainc gammaincc "
         "betainc betaln i0 i0e i1 i1e j0 j1 jn jv y0 y1 yn yv iv kv kn k0 k1 bessel_j0 airy ellipk ellipe hyp2f1 expi "
-        "exp1 lambertw gcd lcm bitwise_count popcount popc popcll clz ffs brev frexp interp interp1d spline cdist pdist vmap jacobian hessian mode erfcx "
+        "exp1 lambertw gcd lcm bitwise_count frexp interp interp1d spline cdist pdist vmap jacobian hessian mode erfcx "
         "igamma igammac mvlgamma multigammaln log_ndtr binomial chisquare poisson dirichlet weibull lognormal renorm "
-        "interpolate grid_sample ctc_loss block_diag",
+        "popcount popc popcll clz ffs brev interpolate grid_sample ctc_loss block_diag",
     ),
 )
 HELP = {name: help for help, names in reversed(FAMILIES) for name in names.split()}
