@@ -72,11 +72,10 @@ class FusedslError(Exception):
         lines = [f"fusedsl.{public.__name__}[{self.code}]: {self.message}"]
         if self.text is not None and self.span is not None and self.caret is not None:
             lines += underlined(self.text, self.span, self.caret, self.note)
-        elif self.note:
-            lines.append(f"  note: {self.note}")
+        else:
+            lines += [f"  note: {self.note}"] if self.note else []
         lines += [f"  inside {position}" for position in self.inside]
-        if self.help:
-            lines.append("  help: " + self.help.replace("\n", "\n        "))
+        lines += ["  help: " + self.help.replace("\n", "\n        ")] if self.help else []
         for other in self.others:
             position = f"line {other.line}, column {other.column}: " if other.column else ""
             lines.append(f"  also: {position}{other.message}")
