@@ -121,3 +121,17 @@ def test_rows_of_few_terms_have_wide_chunks():
     k = fd.kernel("scatter_add(x, i, v)")
     shapes = ((4096, 64), "float32"), ((1 << 16,), "int64"), ((1 << 16, 64), "float32")
     assert "int64[4096, 14, 64]" in str(k.explain(*(fd.spec(*s) for s in shapes), device="cuda"))
+
+
+@pytest.mark.parametrize("columns", [64, 5])
+def test_rows_of_one_place_are_merged_by_each_thread(columns):
+    rows, i = RANDOM.standard_normal((300, columns)).astype(np.float32), np.sort(RANDOM.integers(-2, 23, 300))
+    wanted = np.zeros((20, columns))
+    np.add.at(wanted, i[(i >= 0) & (i < 20)], rows[(i >= 0) & (i < 20)].astype(np.float64))
+    made = []
+    for seed in (0, 1):
+        with emulated_gpu(seed=seed, multiprocessors=2) as gpu:
+            kernel = fd.kernel("segment_sum(x, ids=i, n=20)", fallback=False)
+            made.append(to_host(kernel(x=gpu.asarray(rows), i=gpu.asarray(i))))
+    assert made[0].tobytes() == made[1].tobytes()
+    check(made[0], wanted.astype(np.float32))

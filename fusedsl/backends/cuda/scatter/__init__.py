@@ -10,7 +10,7 @@ merge_equal_places = File("scatter.runs").maker(
 )
 
 _SUMS = File("scatter.superaccumulator")
-accumulate_tile = _SUMS.maker("accumulate_tile", "tile, name, fold", "address, places, values, left")
+accumulate_tile = _SUMS.maker("accumulate_tile", "tile, name, fold, columns", "address, places, values, left")
 
 _FILE = File("scatter.private_bin_intrinsics")
 private_bins = _FILE.type("private_bins", "name, fold, bins, copies, threads, unit", Named)

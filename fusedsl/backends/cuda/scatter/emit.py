@@ -110,7 +110,7 @@ def _turns(src: SourceBuilder, schedule: ScatterSchedule, more: str) -> Iterator
 def _merge_of(kernel: KernelIR, scatter: Scatter, width: int) -> Binding[Function]:
     """What merges a tile of elements."""
     if scatter.fold in SUPERACCUMULATORS:
-        return accumulate_tile(TILE, scatter_dtype(kernel, scatter).name, scatter.fold)
+        return accumulate_tile(TILE, scatter_dtype(kernel, scatter).name, scatter.fold, kernel.axes > 1)
     merge = merge_equal_places if width > 1 else merge_tile
     return merge(TILE, kernel.operands[scatter.operand].dtype.name, scatter.fold)
 

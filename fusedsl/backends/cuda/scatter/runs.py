@@ -79,6 +79,18 @@ def join_of(kind: DType, fold: str) -> Join:
     return join
 
 
+def thread_runs(
+    e: Emitter, tile: Tile, places: Sequence[ir.Value], values: Sequence[ir.Value], left: ir.Value, join: Join
+) -> Iterator[Run]:
+    """The runs of a thread's own elements, of which so many are left: those of one column, where lanes have columns."""
+    b = e.builder
+    there = [b.icmp_signed("<", tile.offset_of(e, number, left.type), left) for number in range(len(places))]
+    where = [place_or_none(e, place, valid) for place, valid in zip(places, there)]
+    same = [b.icmp_signed("==", x, y) for x, y in pairwise(where)]
+    ends = [*(b.not_(equal) for equal in same), I1(1)]
+    yield from (Run(*run) for run in zip(where, _joined(e, values, same, join), ends))
+
+
 def tile_runs(
     e: Emitter, tile: Tile, places: Sequence[ir.Value], values: Sequence[ir.Value], left: ir.Value, join: Join
 ) -> Iterator[Run]:

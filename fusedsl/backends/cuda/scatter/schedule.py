@@ -88,16 +88,24 @@ def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> 
     if private is not None:
         return private
     width = _width(kernel)
-    elements, need = _elements(kernel, width, 2 * ELEMENTS if width > 1 else ELEMENTS)
-    blocks = blocks_for(hardware, need, THREADS)
-    registers = predicted_registers(kernel, hardware, need, blocks, THREADS)
-    how = "neighbours of one place merged first, then " if width > 1 else "each merged "
     exact = any(scatter.fold in SUPERACCUMULATORS for scatter in kernel.scatters)
+    rows = exact and kernel.axes > 1
+    elements, need = _elements(kernel, width, 2 * ELEMENTS if width > 1 or rows else ELEMENTS)
+    threads = _row_threads(extents[-1]) if rows else THREADS
+    blocks = blocks_for(hardware, need, threads)
+    registers = predicted_registers(kernel, hardware, need, blocks, threads)
+    how = "neighbours of one place merged first, then " if width > 1 or exact else "each merged "
+    how = "rows of one place merged first, then " if rows else how
     how += "added as exact integers" if exact else "by an atomic whose result no order changes"
     reason = (
-        f"{elements} elements a thread, {how}; at most {registers} registers let {blocks} blocks of {THREADS} on an SM"
+        f"{elements} elements a thread, {how}; at most {registers} registers let {blocks} blocks of {threads} on an SM"
     )
-    return ScatterSchedule(elements, THREADS, blocks, width, reason=reason, registers=registers)
+    return ScatterSchedule(elements, threads, blocks, width, reason=reason, registers=registers)
+
+
+def _row_threads(columns: int) -> int:
+    """Threads of a block that takes rows: as many as columns, so that a thread's elements follow one another in one."""
+    return next((n for n in (64, 128, 512) if n == columns), THREADS)
 
 
 def _width(kernel: KernelIR) -> int:

@@ -14,13 +14,13 @@ from ....ir.types import INT64, dtype
 from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, numba_type, types
 from ..tile.tile import Tile
 from .intrinsics import merge
-from .runs import join_of, tile_runs
+from .runs import join_of, thread_runs, tile_runs
 
 
-def accumulate_tile(tile: Tile, name: str, fold: str) -> Callable:
+def accumulate_tile(tile: Tile, name: str, fold: str, columns: bool) -> Callable:
     """`merge(address, places, values, left)`: add each element of which so many are left; negative places none.
 
-    All threads of a warp take part.
+    All threads of a warp take part; if lanes have `columns`, runs are those of a thread.
     """
     kind = dtype(name)
     accumulator = SUPERACCUMULATORS[fold][kind]
@@ -30,7 +30,7 @@ def accumulate_tile(tile: Tile, name: str, fold: str) -> Callable:
         b = e.builder
         own = tile.widened(e, INT64, places, kinds[1], types.int64)
         given = tile.widened(e, kind, values, kinds[2], numba_type(name))
-        for run in tile_runs(e, tile, own, given, left, join_of(kind, "sum")):
+        for run in (thread_runs if columns else tile_runs)(e, tile, own, given, left, join_of(kind, "sum")):
             with run.ended(e):
                 for chunk, word in terms(e, accumulator, run.total):
                     with b.if_then(b.icmp_unsigned("!=", word, I64(0))):
