@@ -164,3 +164,13 @@ def test_after_an_overflow_a_nan_is_no_fault(text, differs):
             compare.compare(graph, (), given, run, 3)
     else:
         assert compare.compare(graph, (), given, run, 3) == ""
+
+
+def test_a_temporary_may_hold_what_overflows_in_the_dtype_of_its_graph():
+    def stacked(x, h):
+        return np.array([(6e6 / np.sqrt(1 - x) + h) * np.cos(x), x])
+
+    x = np.linspace(0.1, 0.3, 6).astype(np.float16)
+    found = fd.fuse(stacked, verify=True, fallback=False)(x, x)
+    assert np.isinf(found[0]).all()
+    np.testing.assert_array_equal(found[1], x)
