@@ -1,4 +1,4 @@
-"""How long first calls of growing programs take: the families of tests/growing.py, each size in a process of its own.
+"""How long first calls of growing programs take: the families of tests/growing*.py, each size in a process of its own.
 
     python benchmarks/growth.py --json growth.json
     python benchmarks/growth.py --device cuda --only softmax --only pads
