@@ -17,9 +17,9 @@ from ..ir.ops import ROUNDED
 from ..ir.scatters import ORDERED, RUNS
 from ..ir.superaccumulators import (
     ACCUMULATE,
+    ACCUMULATE_MANY,
     ACCUMULATE_RUNS,
     DOWN,
-    GROUP,
     MOST_BITS,
     SUPERACCUMULATORS,
     Superaccumulator,
@@ -29,6 +29,7 @@ from ..ir.types import FLOAT64, INT32, INT64
 Fits = Callable[[Dim, int], bool]
 UNROLLED = 32  # chunks that are read one by one, side by side
 MOST_PLACES = 4096  # of sums whose words have more chunks than that
+FEW_PLACES = 16384  # whose words a block may have
 WORDS_OF_A_VALUE = 2  # words that are stored and read in less time than another pass of atomics over the values
 WORDS_BESIDE_RUNS = 4  # values for each word from which on one atomic a value is worth more words
 HIGH, LOWERED = 0, 128  # chunks with exponents from the first on are added with exponents that are lowered by so many
@@ -44,7 +45,7 @@ def sum_fold(b: GraphBuilder, base: Node, places: Node, mode: str, fits: Fits) -
         return (chunks <= UNROLLED or fits(size, MOST_PLACES)) and fits(more, 0)
 
     most = most_terms(b, places)
-    for bits, fold in ACCUMULATE.items():
+    for bits, fold in (ACCUMULATE if fits(size, FEW_PLACES) else ACCUMULATE_MANY).items():
         if mode != ORDERED and fits(most, 1 << bits):
             runs = mode == RUNS and places.type.rank == 1  # neighbours in rows have places of their own
             if has_room(fold, *((WORDS_BESIDE_RUNS, 1) if runs else (1, WORDS_OF_A_VALUE))):
@@ -70,13 +71,14 @@ def accumulated(b: GraphBuilder, base: Node, places: Node, values: Node, attr: t
     """`base` with the sums of values at places of its C order, by a fold of superaccumulators, and a mode."""
     d, count = base.type.dtype, product(base.type.shape)
     accumulator = SUPERACCUMULATORS[attr[0]][d]
-    groups = expression("//", expression("+", count, GROUP - 1), GROUP)
+    group = accumulator.group
+    groups = expression("//", expression("+", count, group - 1), group)
     none = b.convert(b.literal(0), INT64)
-    zeros = shapes.broadcast_to(b, none, (groups, accumulator.chunks, GROUP))
+    zeros = shapes.broadcast_to(b, none, (groups, accumulator.chunks, group))
     words = node("scatter", (zeros, places, values), attr, zeros.type)
     summed = _unrolled if accumulator.chunks <= UNROLLED else _folded
     total = _with_specials(b, summed(b, accumulator, words), _chunk(words, accumulator.special))
-    flat = shapes.reshape(b, total, (expression("*", groups, GROUP),))
+    flat = shapes.reshape(b, total, (expression("*", groups, group),))
     sums = shapes.reshape(b, basic_index(flat, (("slice", 0, 1, count),)), base.type.shape)
     return added_to(b, base, sums)
 
@@ -89,7 +91,7 @@ def added_to(b: GraphBuilder, base: Node, sums: Node) -> Node:
 
 
 def _chunk(words: Node, chunk: int) -> Node:
-    """The words of a chunk, of shape (groups, GROUP)."""
+    """The words of a chunk, of shape (groups, group)."""
     groups, _, width = words.type.shape
     return basic_index(words, (whole_axis(groups), ("int", chunk), whole_axis(width)))
 

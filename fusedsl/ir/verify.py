@@ -6,7 +6,7 @@ from .contraction import Subscripts
 from .dims import Expression, Symbol
 from .graph import Graph, Node
 from .ops import LEAVES, OPS, OTHERS, VIEWS
-from .superaccumulators import GROUP, SUPERACCUMULATORS
+from .superaccumulators import SUPERACCUMULATORS
 from .types import BOOL, INT32, INT64
 
 SHOWN = 200  # characters of a printed part
@@ -95,8 +95,9 @@ def _verify_scatter(n: Node) -> None:
     assert base.type == n.type, f"a scatter keeps its base's shape and dtype: {n!r}"
     assert places.type.dtype is INT64 and not places.type.weak, f"places are int64: {n!r}"
     if fold in SUPERACCUMULATORS:
-        chunks = SUPERACCUMULATORS[fold][values.type.dtype].chunks
-        assert base.type.dtype is INT64 and base.type.shape[1:] == (chunks, GROUP), f"words of other sums: {n!r}"
+        accumulator = SUPERACCUMULATORS[fold][values.type.dtype]
+        shape = (accumulator.chunks, accumulator.group)
+        assert base.type.dtype is INT64 and base.type.shape[1:] == shape, f"words of other sums: {n!r}"
     else:
         assert values.type.dtype is n.type.dtype and not values.type.weak, f"values have the dtype of their base: {n!r}"
     assert values.type.rank <= places.type.rank, f"values broadcast to their places: {n!r}"

@@ -11,7 +11,7 @@ from ..backends.cuda.batch_invariant import batch_invariant_width
 from ..backends.cuda.columns.pairs import pair_width
 from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
-from ..ir.superaccumulators import GROUP, SUPERACCUMULATORS
+from ..ir.superaccumulators import SUPERACCUMULATORS
 from ..kernel_ir.kernel import KernelIR, MixedReductionKernel, Operand, Position
 from ..kernel_ir.map_access import elementwise_access, strided_axis_access
 from ..kernel_ir.memory_access import (
@@ -104,7 +104,7 @@ def _with_bins(plan: KernelPlan, phase: Phase, layouts: Mapping[tuple[str, int],
     for scatter in phase.scatters:
         use = plan.arrays[scatter.operand]
         shape = layouts[use.kind, use.index].shape
-        ranks = shape[0] * GROUP if scatter.fold in SUPERACCUMULATORS else prod(shape)
+        ranks = shape[0] * shape[2] if scatter.fold in SUPERACCUMULATORS else prod(shape)
         with_bins.append(replace(scatter, bins=1 << max(0, ranks - 1).bit_length()))
     return replace(phase, scatters=tuple(with_bins))
 

@@ -10,7 +10,6 @@ import pytest
 from fusedsl.ir.merge_at import merge_at
 from fusedsl.ir.superaccumulators import (
     DOWN,
-    GROUP,
     SUPERACCUMULATORS,
     UP,
     Superaccumulator,
@@ -63,12 +62,12 @@ def test_words_are_the_sums_of_places_in_any_order(fold):
     accumulator = SUPERACCUMULATORS[fold][FLOAT32]
     values = np.float32(RANDOM.standard_normal(300) * np.exp2(RANDOM.integers(-90, 90, 300)))
     places = RANDOM.integers(-4, 70, 300)
-    shape = (2, accumulator.chunks, GROUP)
+    shape = (2, accumulator.chunks, accumulator.group)
     made = [np.zeros(shape, np.int64) for _ in range(2)]
     order = RANDOM.permutation(300)
     merge_at(fold, made[0], places, values)
     merge_at(fold, made[1], places[order], values[order])
     np.testing.assert_array_equal(*made)
     for place in range(70):
-        words = made[0][place // GROUP, :, place % GROUP]
+        words = made[0][place // accumulator.group, :, place % accumulator.group]
         assert value_of(accumulator, words) == sum(map(Fraction, values[places == place].astype(float)))

@@ -120,7 +120,7 @@ def test_sums_that_more_rows_read_are_computed_once():
 def test_rows_of_few_terms_have_wide_chunks():
     k = fd.kernel("scatter_add(x, i, v)")
     shapes = ((4096, 64), "float32"), ((1 << 16,), "int64"), ((1 << 16, 64), "float32")
-    assert "int64[4096, 14, 64]" in str(k.explain(*(fd.spec(*s) for s in shapes), device="cuda"))
+    assert "int64[64, 14, 4096]" in str(k.explain(*(fd.spec(*s) for s in shapes), device="cuda"))
 
 
 @pytest.mark.parametrize("columns", [64, 5])
@@ -135,3 +135,15 @@ def test_rows_of_one_place_are_merged_by_each_thread(columns):
             made.append(to_host(kernel(x=gpu.asarray(rows), i=gpu.asarray(i))))
     assert made[0].tobytes() == made[1].tobytes()
     check(made[0], wanted.astype(np.float32))
+
+
+def test_many_places_lie_in_large_groups(monkeypatch):
+    from fusedsl.fusion import accumulated_sums
+
+    monkeypatch.setattr(accumulated_sums, "FEW_PLACES", 16)
+    given = {n: x for n, x in arrays("float32").items() if n in "vi"}
+    with emulated_gpu(multiprocessors=2) as gpu:
+        kernel = fd.kernel("scatter_add(90, i, v * 3)", fallback=False)
+        made = to_host(kernel(**{n: gpu.asarray(x) for n, x in given.items()}))
+        assert "many" in kernel.source(**{n: gpu.asarray(x) for n, x in given.items()})
+    check(made, interpreted("scatter_add(90, i, v * 3)", i=given["i"], v=given["v"].astype(np.float64)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....ir.superaccumulators import DOWN, GROUP, SUPERACCUMULATORS, UP, Superaccumulator
+from ....ir.superaccumulators import DOWN, SUPERACCUMULATORS, UP, Superaccumulator
 from ....ir.types import INT64, dtype
 from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, numba_type, types
 from ..tile.tile import Tile
@@ -82,6 +82,8 @@ def word_address(
 ) -> ir.Value:
     """Where the word of a chunk is, of a place that is not negative."""
     b = e.builder
-    group = b.mul(b.zext(b.lshr(place, I32(GROUP.bit_length() - 1)), I64), I64(accumulator.chunks * GROUP))
-    within = b.add(b.mul(chunk, I32(GROUP)), b.and_(place, I32(GROUP - 1)))
+    group = b.mul(
+        b.zext(b.lshr(place, I32(accumulator.group.bit_length() - 1)), I64), I64(accumulator.chunks * accumulator.group)
+    )
+    within = b.add(b.mul(chunk, I32(accumulator.group)), b.and_(place, I32(accumulator.group - 1)))
     return b.add(address, b.mul(b.add(group, b.zext(within, I64)), I64(INT64.itemsize)))
