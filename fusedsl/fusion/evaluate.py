@@ -221,6 +221,11 @@ class ScalarEvaluator:
         order = np.argsort(np.flip(array, k) if descending else array, axis=k, kind="stable")
         order = np.flip(array.shape[k] - 1 - order, k) if descending else order
         sorted_values = order if part == "positions" else np.take_along_axis(array, order, axis=k)
+        if index is None:
+            rank = self._over(self.known[n.args[1]], tuple(a for a in axes if a != column))
+            places = np.broadcast_to(np.expand_dims(rank, k), (*array.shape[:k], 1, *array.shape[k + 1 :]))
+            picked = np.take_along_axis(sorted_values, places, axis=k).squeeze(k)
+            return self._over_axes(n, tuple(a for a in axes if a != column), picked)
         if not isinstance(index, Axis):
             return self._over_axes(n, tuple(a for a in axes if a != column), sorted_values.take(index, axis=k))
         own = tuple(index if a == column else a for a in axes)

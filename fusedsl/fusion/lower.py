@@ -30,6 +30,7 @@ from .roots import Root, parts_of, regrouped
 from .scalar_program import ArraySource, ReadableArrays, ScalarProgram, ScalarStore
 from .segments import Segment, StoreTarget, segments
 from .split_concat import split_concat_reductions
+from .stored_orders import stored_orders
 from .view_coordinates import divides_by_literals, through_gather, through_index, through_reshape
 
 Key = tuple[Node, Coordinates]
@@ -75,6 +76,7 @@ def _lowered(results: list[Root], memory: ReadableArrays, pieces: Pieces | None 
     peeled = [n for root in results for n in root.nodes]
     first = len(memory.temporaries)
     cut = dict.fromkeys(n.args[0] for n in walk(peeled) if n.op == "reshape" and _is_cut(n))
+    cut |= dict.fromkeys(stored_orders(peeled))
     scattered: dict[Node, None] = {}
     while True:
         temporaries = {n: k for k, n in enumerate({**cut, **scattered}, first)}
@@ -226,6 +228,8 @@ class _Lowering:
             if _is_view_of_fold(n.args[0]) and _is_computed(through_reshape(n, at)):
                 self.scattered[n.args[0]] = None  # in memory its reshape is a view
                 return constant(0, n.type.dtype)
+        if n.op == "sorted" and not _is_computed(at[:-1]):
+            return None
         if n.op not in ANYWHERE and n.op not in OPS and _is_computed(at):
             self.scattered[n] = None
             return constant(0, n.type.dtype)  # the lowering is repeated with the new temporary

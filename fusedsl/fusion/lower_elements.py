@@ -9,6 +9,7 @@ from ..ir.dims import Dim, expression
 from ..ir.folds import FOLDS, SCANS, Fold, State, scalar
 from ..ir.graph import Node, Type, constant, is_literal, node
 from ..ir.types import INT64
+from ..rewrite.scalar_builder import free_axes
 from .concat_pieces import Pieces
 from .coordinates import (
     Axis,
@@ -18,7 +19,9 @@ from .coordinates import (
     all_of,
     as_affine_index,
     depends_on_axis,
+    extent_scalar,
     in_range,
+    plus,
     position_of,
 )
 from .scalar_program import ArraySource
@@ -156,13 +159,21 @@ def sorted_coordinates(n: Node, at: Coordinates) -> Coordinates:
 
 
 def sorted_element(n: Node, at: Coordinates, x: Node) -> Node:
-    """Element of a sort at a constant index, or along the sorted axis; its `sort` node is the sort itself."""
+    """Element of a sort at a constant or computed index, or along the sorted axis; its `sort` node is the sort itself.
+
+    An index that is computed is that of the row: it varies along no axis that the sorted elements do not vary along.
+    """
     part, descending = n.attr
     column, c, count = sorted_coordinates(n, at)[-1].axis, at[-1], n.type.shape[-1]
     if column is None:
         return x if part == "values" else constant(0, INT64)
     if isinstance(c, ComputedIndex) or (c.axis is None and not isinstance(c.start, int)):
-        raise NeedsMemory(n)
+        rank = scalar("maximum", scalar("minimum", position_of(c), plus(extent_scalar(count), -1)), constant(0, INT64))
+        free = free_axes([rank, x])
+        if count != n.args[0].type.shape[-1] or not free[rank] <= free[x] - {column}:
+            raise NeedsMemory(n)
+        select = node("sort", (x,), (descending, column, count), Type(x.type.dtype))
+        return node("sorted", (select, rank), (part, None), Type(n.type.dtype))
     if c.axis is not None and (
         (c.start, c.step) != (0, 1) or c.axis.extent != count or depends_on_axis(at, len(at) - 1)
     ):

@@ -14,6 +14,10 @@ def why_separate(g: FusionGroup, f: Node) -> str:
     """Why a fold, scan or sort cannot share a kernel's loop over its rows."""
     if f.op == "scan" and any(s.attr[2] != f.attr[2] for s in g.scans):
         return "its scan runs in the other direction than a scan of the kernel"
+    if f.op == "fold" and g.sorted:
+        return "rows that are too long for a block are sorted by several, which fold nothing"
+    if f.op == "sorted" and g.folds:
+        return "a kernel sorts its rows once, and folds none that are too long for a block"
     if f.op == "sorted" or g.sorted:
         return "a kernel sorts its rows once"
     if f.op == "fold" and not g.scans:

@@ -22,6 +22,7 @@ from .scalar_program import ScalarStore
 ROW_WORK = 64  # instructions per row that all threads of a row may repeat instead of another kernel
 MOST_PRODUCTS = 8  # matrix products in a kernel: as many as a recurrent cell has gates
 FEW_SORTED = 2048  # sorted elements that a block holds and can fold
+FEW_BEST, LONGEST_ORDER = 512, 8192  # first elements that a block finds as a row goes by; columns that it sorts
 LONG_ROW = 4 << 20  # bytes; longer rows exceed the shared memory of a cluster
 
 
@@ -87,9 +88,11 @@ class _Partitioner(PartitionState):
         if f in self.pattern_of:
             return f in self.kernel_of or self._place_attention(self.pattern_of[f])
         x, columns = reduced_node(f).args[0], bound_axes(reduced_node(f))
-        if not self.ready(x):
+        ranks = f.args[1:] if f.op == "sorted" else ()
+        if not self.ready(x) or not all(map(self.ready, ranks)):
             return False
-        rows, needs = self.free[x] - columns, self.dependencies(x)
+        before = set[int]().union(*map(self.dependencies, ranks))  # a rank is known when the kernel begins
+        rows, needs = self.free[x] - columns, self.dependencies(x) | before
         for k, g in enumerate(self.groups):
             if f in self.crossing and g.folds and (frozenset(g.rows), frozenset(g.columns)) == (columns, rows):
                 if self._add_column_fold(k, f, needs):
@@ -102,7 +105,9 @@ class _Partitioner(PartitionState):
             )
             if g.is_elementwise or frozenset(g.rows) != rows or not same_columns:
                 continue
-            if not self._can_share_loop(g, f):
+            if k in before:
+                self._refuse(f, "the rank that it is read at is known only when the kernel has run", k)
+            elif not self._can_share_loop(g, f):
                 self._refuse(f, why_separate(g, f), k)
             elif not self.is_small(k, x):
                 self._refuse(f, LONG, k)
@@ -154,8 +159,18 @@ class _Partitioner(PartitionState):
             tiled = self._factors(f) is not None
             if (self._factors(g.folds[0]) is not None) != tiled or (tiled and len(g.folds) == MOST_PRODUCTS):
                 return False
+        if self._orders_long_rows(f, g.folds) or any(self._orders_long_rows(r, [f]) for r in g.sorted):
+            return False
         mixed = g.scans if f.op == "fold" else g.folds
         return not mixed or bool(g.rows) or self.fits(product(a.extent for a in g.columns), self.one_block)
+
+    def _orders_long_rows(self, r: Node, others: list[Node]) -> bool:
+        """Whether sorted elements are of rows that several blocks sort, which fold nothing, and there are folds."""
+        if r.op != "sorted" or not any(f.op == "fold" for f in others):
+            return False
+        _, column, count = r.args[0].attr
+        few = isinstance(count, int) and count <= FEW_BEST
+        return not few and not self.fits(column.extent, LONGEST_ORDER)
 
     def _factors(self, f: Node) -> tuple[Node, Node] | None:
         """The factors of a matrix product, or None."""

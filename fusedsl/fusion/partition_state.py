@@ -96,6 +96,7 @@ class PartitionState(ProducerMap):
                 if f not in g.imports:
                     g.imports[f] = self._temporary(f)
         values = [] if g.attention else [reduced_node(f).args[0] for f in g.folds + g.column_folds + g.scans + g.sorted]
+        values += [rank for f in g.sorted for rank in f.args[1:]]
         for value in [*values, *(r.value for r in g.all_stores)]:
             for f in sorted(self.direct_folds(value), key=rank_of.__getitem__):
                 if self.kernel_of[f] != k and f not in g.imports:

@@ -153,6 +153,9 @@ def _sorted(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ..
     part, place = n.attr
     require(part in ("values", "positions") and n.args[0].op == "sort", "what is ranked is an order", n)
     (_, _, count) = n.args[0].attr
+    if len(n.args) > 1:
+        require(place is None and n.args[1].type.dtype is INT64, "a computed place is an int64", n)
+        return
     if isinstance(place, Axis):
         _is_axis(place, arrays, n)
     for extents in arrays.index_rules.samples.extents:

@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.types import numpy_dtype
 from ..ir.verify import require
 from .evaluate import KernelRun
-from .phase import PANEL_COLUMNS, PanelFolds, Phase, Reduction, ScanUse, Sort
+from .phase import PANEL_COLUMNS, PanelFolds, Phase, Reduction, ScanUse, Sort, Value
 
 
 def run_resident(run: KernelRun) -> None:
@@ -114,8 +114,14 @@ def _order(run: KernelRun, sort: Sort) -> None:
             (ranks,) = run.ranks
             places = ranked[part].take(np.arange(run.axes[ranks]), axis=axis)
             run.known[value.name] = np.swapaxes(places, axis, ranks).astype(numpy_dtype(value.dtype))
+    run.body(sort.ranks)
     for part, rank, value in sort.places:
-        run.known[value.name] = ranked[part].take([rank], axis=axis).astype(numpy_dtype(value.dtype))
+        if isinstance(rank, Value):
+            wanted = np.broadcast_to(run.known[rank.name], (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+            row_value = np.take_along_axis(ranked[part], wanted, axis)
+        else:
+            row_value = ranked[part].take([rank], axis=axis)
+        run.known[value.name] = row_value.astype(numpy_dtype(value.dtype))
 
 
 # -- rows that go by in parts

@@ -79,14 +79,18 @@ class ScanStep:
 
 @dataclass(frozen=True)
 class Sort:
-    """Stable sort of a row's elements with their columns. NaN is larger than every number, in either direction."""
+    """Stable sort of a row's elements with their columns. NaN is larger than every number, in either direction.
+
+    A place is an index in the order: a constant, or a row value that `ranks` computes before the elements are read.
+    """
 
     key: Value
     descending: bool
     count: int | None  # of the first elements that are needed; None: all
     values: Value | None  # sorted keys, as phases over the sorted axis (`ranks`) read them
     positions: Value | None  # columns of the sorted keys, likewise
-    places: tuple[tuple[str, int, Value], ...] = ()  # row values: ("values" or "positions", index in the order, name)
+    places: tuple[tuple[str, int | Value, Value], ...] = ()  # row values: ("values" or "positions", place, name)
+    ranks: Body | None = None  # from scalars and what is loaded once a row
 
     @property
     def has_positions(self) -> bool:
@@ -208,6 +212,7 @@ class Phase:
         names = {value.name for value in self.reads}
         names |= {value.name for value in self.row.args} if self.row else set()
         names |= self.panel_folds.names_read if self.panel_folds else set()
+        names |= {value.name for value in self.sort.ranks.args} if self.sort and self.sort.ranks else set()
         return names.union(*(part.names_read for part in self.tile_phases))
 
     @property

@@ -50,7 +50,9 @@ def bodies_of(kernel: KernelPlan) -> list[Body]:
     phases = [*kernel.resident, *kernel.looped, *(kernel.attention.tile_phases if kernel.attention else ())]
     parts = [part for phase in phases for part in (phase, *phase.tile_phases)]
     parts += [part for phase in phases if phase.panel_folds for part in phase.panel_folds.phases]
-    return [work for part in parts for work in (*part.bodies, part.row) if work is not None]
+    orders = [part.sort.ranks for part in parts if part.sort]
+    bodies = (*orders, *(work for part in parts for work in (*part.bodies, part.row)))
+    return [work for work in bodies if work is not None]
 
 
 # -- what is given
@@ -164,6 +166,8 @@ class DefinedNames:
         known |= results
         if phase.sort is not None:
             are_known([phase.sort.key], known, phase.sort)
+            ranks = body(phase.sort.ranks, self.rows) if phase.sort.ranks else {}
+            are_known([place for _, place, _ in phase.sort.places if isinstance(place, Value)], ranks, phase.sort)
             along = (phase.sort.values, phase.sort.positions)
             self.ranks |= {v.name: v.dtype for v in along if v is not None}
             self.rows |= {v.name: v.dtype for _, _, v in phase.sort.places}

@@ -95,9 +95,9 @@ def _with_axes(b: GraphBuilder, result: Node, x: Node, axis: Axes, keepdims: boo
 
 
 def _median(b: GraphBuilder, name: str, x: Node, axis: Axes, keepdims: bool) -> Node:
-    rows = sorted_rows(b, name, as_double(b, x), axis)
+    rows = sorted_rows(b, name, b.strong(x), axis)
     halves = (b.elementwise("floor_divide", n, b.literal(2)) for n in (rows.last, _next(b, rows.last)))
-    lower, upper = (_at(b, rows, half) for half in halves)
+    lower, upper = (as_double(b, _at(b, rows, half)) for half in halves)
     middle = b.elementwise("multiply", b.elementwise("add", lower, upper), b.literal(0.5))
     return _with_axes(b, _finished(b, rows, middle), x, axis, keepdims)
 
@@ -126,8 +126,7 @@ def _quantile_function(name: str, scale: float, about: str) -> Callable[..., Nod
 
     def build(b: GraphBuilder, x: Node, q: Any, axis: Axes = None, *, method: Any = "linear", keepdims: bool = False):
         check_choice(f"method of {name}", method, METHODS, 3)
-        sortable = b.strong(x) if method in READ else as_double(b, x)
-        rows = sorted_rows(b, name, sortable, axis)
+        rows = sorted_rows(b, name, b.strong(x), axis)
 
         def at(level: Any) -> Node:
             value = _finished(b, rows, _interpolated(b, rows, _level(b, name, level, scale), method))
@@ -173,7 +172,8 @@ def _interpolated(b: GraphBuilder, rows: SortedRows, q: Node, method: str) -> No
     if method in READ:
         return _valid(b, q, _at(b, rows, op(READ[method], position)))
     below = op("floor", position)
-    low, high = _at(b, rows, below), _at(b, rows, op("minimum", op("add", below, b.literal(1.0)), last))
+    above = op("minimum", op("add", below, b.literal(1.0)), last)
+    low, high = (as_double(b, _at(b, rows, place)) for place in (below, above))
     part = op("subtract", position, below)
     if method == "midpoint":
         part = op("where", op("greater", part, b.literal(0.0)), b.literal(0.5), b.literal(0.0))

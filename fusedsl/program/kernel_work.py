@@ -11,6 +11,7 @@ from ..backends.cuda.scan_sort.radix_schedule import RadixSortSchedule, pass_byt
 from ..backends.cuda.scan_sort.sort_method import sort_of
 from ..backends.cuda.scan_sort.sort_schedule import SortSchedule
 from ..backends.cuda.schedule_base import Schedule
+from ..backends.cuda.selection.select_schedule import READINGS, SelectSchedule
 from ..fusion.roofline import Work
 from ..hardware import Hardware
 from ..ir.op_cost import EXCHANGE, ordering
@@ -88,6 +89,8 @@ def instruction_totals(kernel: KernelIR, bound: BoundKernel) -> tuple[float, flo
 def _sort_instructions(launch: KernelLaunch) -> float:
     """Instructions that sort rows: rounds of selection, or a sort in shared memory."""
     sort, schedule = sort_of(launch.kernel), launch.schedule
+    if isinstance(schedule, SelectSchedule):
+        return launch.rows * launch.columns * READINGS * DIGIT
     if sort is not None and isinstance(schedule, RadixSortSchedule):
         return launch.rows * launch.columns * passes(sort) * DIGIT
     if sort is None or not isinstance(schedule, SortSchedule):
@@ -106,8 +109,12 @@ def _sort_instructions(launch: KernelLaunch) -> float:
 
 
 def _sort_bytes(launch: KernelLaunch) -> tuple[int, int]:
-    """Bytes that a radix sort reads and writes in its passes, the words that it makes of the elements included."""
+    """Bytes that a radix sort reads and writes in its passes, the words that it makes of the elements included; those
+    of the readings of a selection but the first."""
     sort = sort_of(launch.kernel)
+    if isinstance(launch.schedule, SelectSchedule):
+        each = sum(launch.kernel.operands[k].dtype.itemsize for k in launch.kernel.element_operands)
+        return launch.rows * launch.columns * each * (READINGS - 1), 0
     if sort is None or not isinstance(launch.schedule, RadixSortSchedule):
         return 0, 0
     elements, (read, written) = launch.rows * launch.columns, pass_bytes(sort)

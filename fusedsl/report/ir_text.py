@@ -139,6 +139,7 @@ def _phase(name: str, phase: Phase) -> list[str]:
     lines += _body("element", phase.element)
     lines += [line for step in phase.scans for line in [*map(_reduction, step.scans), *_body("element", step.element)]]
     lines += [*map(_reduction, phase.folds), *map(_reduction, phase.column_reductions)]
+    lines += _body("ranks", phase.sort.ranks if phase.sort else None)
     lines += _body("row", phase.row)
     stores = [*phase.stores, *phase.row_stores]
     if phase.panel_folds is not None:

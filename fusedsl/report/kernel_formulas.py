@@ -101,6 +101,7 @@ def _bodies(plan: KernelPlan) -> Iterator[Body]:
         bodies += [*(w.v for w in stream.weighted_sums), stream.row_epilogue, *(e.body for e in stream.epilogues)]
     for phase in plan.resident:
         bodies += [body for part in phase.tile_phases for body in (part.element, part.row)]
+        bodies += [phase.sort.ranks] if phase.sort else []
         bodies += [phase.element, *(step.element for step in phase.scans), phase.row]
         inner = phase.panel_folds.phases if phase.panel_folds else ()
         bodies += [body for part in inner for body in (part.element, part.row)]

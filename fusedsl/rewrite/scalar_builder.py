@@ -35,7 +35,8 @@ def bound_axes(n: Node) -> frozenset:
 
 def kept_axes(n: Node) -> frozenset:
     """Axes that a node binds and its value still depends on: of a scan, and of sorted elements."""
-    axes = n.attr[1:2] if n.op == "scan" or (n.op == "sorted" and not isinstance(n.attr[1], int)) else ()
+    ranked = n.op == "sorted" and len(n.args) == 1 and not isinstance(n.attr[1], int)
+    axes = n.attr[1:2] if n.op == "scan" or ranked else ()
     return frozenset(axes)
 
 

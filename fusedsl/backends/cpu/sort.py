@@ -142,7 +142,12 @@ def _insert(sort: Sort) -> list[str]:
 
 
 def read_row_values(sort: Sort) -> list[str]:
-    return [f"{value.name} = {_read(sort, part, f'source + {rank}')}" for part, rank, value in sort.places]
+    """The row values that are elements of the order, at constants or at ranks that are computed."""
+    lines = list(sort.ranks.lines) if sort.ranks else []
+    for part, place, value in sort.places:
+        rank = place if isinstance(place, int) else place.name
+        lines.append(f"{value.name} = {_read(sort, part, f'source + {rank}')}")
+    return lines
 
 
 def _before(sort: Sort) -> str:

@@ -52,6 +52,8 @@ from .scan_sort.sort_schedule import SortSchedule
 from .scatter.emit import emit_private_scatter, emit_private_sums, emit_scatter
 from .scatter.schedule import PrivateScatterSchedule, PrivateSumSchedule, ScatterSchedule
 from .schedule_base import Schedule
+from .selection.select_emit import emit_selection
+from .selection.select_schedule import SelectSchedule
 from .skinny.emit import emit_skinny
 from .skinny.schedule import SkinnySchedule
 from .small_matmul.emit import emit_small
@@ -66,6 +68,7 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     **dict.fromkeys((LookbackSchedule, SortSchedule), emit_rows),
     TwoPassScanSchedule: emit_two_pass_scan,
     RadixSortSchedule: emit_radix_sort,
+    SelectSchedule: emit_selection,
     ScatterSchedule: emit_scatter,
     PrivateScatterSchedule: emit_private_scatter,
     PrivateSumSchedule: emit_private_sums,

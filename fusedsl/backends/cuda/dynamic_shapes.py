@@ -19,6 +19,7 @@ from .scan_sort.scan_schedule import generic_scan, has_scans
 from .scan_sort.shared_topk_schedule import generic_order
 from .scan_sort.sort_method import sort_of
 from .schedule_base import Schedule
+from .selection.select_schedule import schedule_selection
 
 Pair = tuple[KernelIR, KernelIR]
 """A kernel for rows that are held, and the same for rows that are not."""
@@ -41,7 +42,9 @@ def schedule_dynamic_shapes(
     if held.batch_invariant_width:
         return None
     if sort_of(held):
-        return generic_order(held, streamed, extents, hardware)
+        ordered, schedule = generic_order(held, streamed, extents, hardware)
+        selection = schedule_selection(streamed, extents, hardware, schedule)
+        return (ordered, schedule) if selection is schedule else (streamed, selection)
     if has_scans(held):
         return generic_scan(None if listed else held, streamed, extents, hardware)
     if across:

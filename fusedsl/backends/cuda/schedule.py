@@ -21,6 +21,7 @@ from .scan_sort.shared_topk_schedule import schedule_order
 from .scan_sort.sort_method import sort_of
 from .scatter.schedule import schedule_scatter
 from .schedule_base import Schedule
+from .selection.select_schedule import schedule_selection
 
 
 def choose_with_tables(
@@ -50,7 +51,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexi
     if kernel.scatters:
         return schedule_scatter(kernel, extents, hardware)
     if sort_of(kernel):
-        return schedule_order(kernel, extents, hardware)
+        return schedule_selection(kernel, extents, hardware, schedule_order(kernel, extents, hardware))
     if has_scans(kernel):
         return schedule_scan(kernel, extents, hardware)
     products = schedule_matmul(kernel, extents, hardware)

@@ -107,13 +107,14 @@ class LoopedPhases:
         lifted = [self.owner.lifted(lift.fold, lift.value) for lift in lifts]
         results = dict.fromkeys([*(x for state in lifted for x in state), *(v for _, v in stores)])
         results.update(dict.fromkeys(n.args[0] for n in sorts))
-        element, scans, names = self.owner.element(list(results), [*self.owner.known(), *rows])
+        available = [*self.owner.known(), *rows]
+        element, scans, names = self.owner.element(list(results), available)
         uses = []
         for lift, state in zip(lifts, lifted):
             states = tuple(map(self.builder.value, lift.slots))
             uses.append(build_reduction(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
         element_stores = tuple(Store(names[v], self.owner.stored_at[r]) for r, v in stores)
-        sort = self.owner.sort_of(sorts[0], names[sorts[0].args[0]]) if sorts else None
+        sort = self.owner.sort_of(sorts[0], names[sorts[0].args[0]], available) if sorts else None
         return Phase(element, element_stores, tuple(uses), scans=scans, sort=sort)
 
     def _body(self, results: Sequence[Node], rows: Iterable[Node]) -> Body:

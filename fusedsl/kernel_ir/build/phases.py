@@ -10,6 +10,7 @@ from ...fusion.coordinates import Axis
 from ...fusion.fusion_group import FusionGroup
 from ...ir.folds import FOLDS, State
 from ...ir.graph import Node, Parameter, node, walk
+from ...ir.types import INT64
 from ..kernel import ColumnEpilogue
 from ..phase import Body, MatrixProduct, Phase, ScanStep, ScanUse, Scatter, Sort, Store, Value
 from ..plan import KernelPlan
@@ -96,7 +97,7 @@ class PhaseBuilder(KernelFrame):
             for some in (folds, cross)
         )
         element_stores = tuple(Store(names[v], self.stored_at[r]) for r, v in stores)
-        sort = self.sort_of(sorts[0], names[sorts[0].args[0]]) if sorts else None
+        sort = self.sort_of(sorts[0], names[sorts[0].args[0]], available) if sorts else None
         products = self._products(folds) if p == 0 and not (stores or scans or sort or across or held) else ()
         scatters = tuple(
             Scatter(v.attr, names[v.args[0]], names[v.args[1]], self.stored_at[r], ordered=r.ordered)
@@ -117,14 +118,20 @@ class PhaseBuilder(KernelFrame):
 
     # -- orders
 
-    def sort_of(self, n: Node, lifted: str) -> Sort:
-        """The sort of a row, and which of its values are read."""
+    def sort_of(self, n: Node, lifted: str, available: list[Node]) -> Sort:
+        """The sort of a row, and which of its values are read; `available` is what has a name before it."""
         descending, _, count = n.attr
-        read = {m.attr: self.builder.value(m) for m in self.nodes if m.op == "sorted" and m.args[0] is n}
-        along = {part: value for (part, rank), value in read.items() if isinstance(rank, Axis)}
-        places = tuple((part, rank, v) for (part, rank), v in read.items() if not isinstance(rank, Axis))
+        read = [m for m in self.nodes if m.op == "sorted" and m.args[0] is n]
+        along = {m.attr[0]: self.builder.value(m) for m in read if isinstance(m.attr[1], Axis)}
+        computed = list(dict.fromkeys(m.args[1] for m in read if len(m.args) > 1))
+        ranks, names = self._body(computed, available) if computed else (None, {})
+        places = tuple(
+            (m.attr[0], Value(names[m.args[1]], INT64) if len(m.args) > 1 else m.attr[1], self.builder.value(m))
+            for m in read
+            if not isinstance(m.attr[1], Axis)
+        )
         value, whole = Value(lifted, n.type.dtype.compute), count if isinstance(count, int) else None
-        return Sort(value, descending, whole, along.get("values"), along.get("positions"), places)
+        return Sort(value, descending, whole, along.get("values"), along.get("positions"), places, ranks)
 
     def picked(self, p: int, depth: Mapping[Node, int]) -> list[Node]:
         """Elements that are read of the sort of phase p."""

@@ -56,7 +56,7 @@ def test_shared_topk_compiles_without_spills():
 
 def test_few_long_rows_are_shared():
     shared = "is_last_block("
-    assert shared in source("topk(x, 100)", x=((16, 128256), "float32"))
-    assert shared not in source("topk(x, 100)", x=((2000, 128256), "float32"))
-    assert shared not in source("topk(x, 100)", x=((16, 10000), "float32"))
+    assert shared in source("topk(x, 50)", x=((16, 128256), "float32"))
+    assert shared not in source("topk(x, 50)", x=((2000, 128256), "float32"))
+    assert shared not in source("topk(x, 50)", x=((16, 10000), "float32"))
     assert shared not in source("topk(softmax(x), 8)", max_kernels=1, x=((16, 128256), "float32"))

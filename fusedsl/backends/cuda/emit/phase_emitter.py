@@ -73,6 +73,8 @@ class PhaseEmitter:
     def emit(self) -> None:
         with self.layout.rows(self):
             for number, phase in enumerate(self.kernel.phases):
+                if phase.sort is not None and phase.sort.ranks is not None:
+                    self.row_body(f"ranks_{number}", phase.sort.ranks)
                 self.layout.run(self, number, phase)
                 self._row_work(number, phase)
 

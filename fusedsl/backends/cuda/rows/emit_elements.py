@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -60,6 +60,7 @@ class RowElements:
         self.peeled = PeeledElements(self.index) if self.index.peeled_elements else None
         self.scans = RowScans(self.src, self.schedule, self.index.row)
         self.sort = RowSort(self.src, self.schedule, self.index.bases)
+        self.take: Callable[[Phase, str], None] = self.sort.emit  # elements that are put in order
 
     def define(self) -> ThreadGroupIntrinsics:
         """Define the tiles and the thread group."""
@@ -209,7 +210,7 @@ class RowElements:
         if self.peeled:
             self.peeled.compute(number, phase)
         self.scans.emit(emitter, number, phase)
-        self.sort.emit(phase, self.index.column)
+        self.take(phase, self.index.column)
         emitter.store_elements(number, phase, self.peeled.stores(number, phase) if self.peeled else ())
 
     def _provide_arguments(self, emitter: PhaseEmitter, phase: Phase) -> Body:

@@ -157,6 +157,13 @@ def load_sorted_entry(e, room, *, sorter: BlockRadix, rank: int):
     return codec.packed(e, [_entry_at(e, sorter, room, I32(rank))])
 
 
+@emitted(lambda sorter: sorter.codec.tuple_of(1))
+def load_sorted_entry_at(e, room, place, *, sorter: BlockRadix):
+    """`load(room, place)`: the entry in the place of this number."""
+    codec = sorter.codec
+    return codec.packed(e, [_entry_at(e, sorter, room, place)])
+
+
 def _entry_at(e: Emitter, sorter: BlockRadix, room: ir.Value, slot: ir.Value) -> Entry:
     b = e.builder
     word = b.load(b.gep(sorter.words_at(e, room), [slot]))

@@ -56,27 +56,28 @@ class RankedRow(RowSort):
         threads = self.schedule.threads
         makes = radix_sorter(sort.key.dtype.name, sort.descending, threads, items, sort.has_positions)
         sorter = src.bind("sorter", makes, src.functions)
-        self._bind(store_row_words=store_words(sorter, TILE), sweep_row=sweep_digit(sorter))
-        self._bind(clear_block_counts=clear_counts(sorter), add_block_counts=add_counts(sorter))
-        self._bind(clear_row_states=clear_states(sorter), clear_row_counts=clear_total(sorter))
+        self.bind(store_row_words=store_words(sorter, TILE), sweep_row=sweep_digit(sorter))
+        self.bind(clear_block_counts=clear_counts(sorter), add_block_counts=add_counts(sorter))
+        self.bind(clear_row_states=clear_states(sorter), clear_row_counts=clear_total(sorter))
         for part, value in (("values", sort.values), ("positions", sort.positions)):
             if value is not None:
-                self._bind(**{f"ranked_{part}": ranked(sorter, part, READ_AHEAD)})
+                self.bind(**{f"ranked_{part}": ranked(sorter, part, READ_AHEAD)})
         for part in dict.fromkeys(part for part, _, _ in sort.places):
-            self._bind(**{f"entry_{part}": ranked(sorter, part, 0)})
+            self.bind(**{f"entry_{part}": ranked(sorter, part, 0)})
         src.bind("ranks", Tile(width=1, vectors=READ_AHEAD, step=threads, checks="v" * READ_AHEAD))
 
     def end(self, phase: Phase) -> None:
         """The row values that are elements of the order."""
         for part, place, value in phase.sort.places if phase.sort else ():
-            self.src.assign(value.name, self.functions[f"entry_{part}"](*ROW, place, "columns"))
+            rank = place if isinstance(place, int) else place.name
+            self.src.assign(value.name, self.functions[f"entry_{part}"](*ROW, rank, "columns"))
             self.src.ready.add(value.name)
 
     def emit_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         """A phase over the ranks, a tile of which each block takes in turn."""
         src, sort, index = self.src, sort_of(self.src.kernel), self.index
         assert sort is not None
-        limit, values = self._limit(sort), (("values", sort.values), ("positions", sort.positions))
+        limit, values = self.limit_of(sort), (("values", sort.values), ("positions", sort.positions))
         names = {v.name for _, v in values if v is not None}
         for argument in phase.element.args:
             if argument.name not in names:
@@ -88,7 +89,7 @@ class RankedRow(RowSort):
                 if value is not None:
                     src.assign(value.name, self.functions[f"ranked_{part}"](*ROW, "rank", limit))
                     src.ready.add(value.name)
-            self._work(number, phase, limit)
+            self.work(number, phase, limit)
             src.assign("rank", f"{index}(rank + {index}(blocks_per_row) * {tile})")
         src.ready -= names
 
@@ -103,7 +104,7 @@ class RadixRow:
         first = "(thread_in_row == 0) & (block_in_row == 0)"
         self.elements = RowElements(self.index, EarlyGathers({}), store_predicate=first, prefetch=False)
         self.sort = RankedRow(src, schedule, self.index.bases)
-        self.elements.sort = self.sort
+        self.elements.take = self.sort.emit
 
     @contextmanager
     def rows(self, emitter: PhaseEmitter) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ....kernel_ir.phase import Phase, Sort
+from ....kernel_ir.phase import Phase, Sort, Value
 from ..emit.intrinsic import Binding, Function, Named
 from ..emit.phase_emitter import PhaseEmitter
 from ..emit.source_text import TILE, SourceBuilder
@@ -19,8 +19,10 @@ from . import (
     key_codec,
     load_entries,
     load_entry,
+    load_entry_at,
     load_sorted,
     load_sorted_entry,
+    load_sorted_entry_at,
     make_entries,
     merge_runs,
     radix_room,
@@ -59,7 +61,8 @@ class RowSort:
         assert isinstance(self.schedule, SortSchedule)
         return self.schedule.sort_method
 
-    def _bind(self, **bindings: Binding[Function]) -> None:
+    def bind(self, **bindings: Binding[Function]) -> None:
+        """Define intrinsics of the order, by name."""
         for name, function in zip(bindings, self.src.bind_several(bindings, self.src.functions)):
             self.functions[name] = function
 
@@ -73,11 +76,11 @@ class RowSort:
         if method.method == "digits":
             self._define_digits(sort, codec)
         else:
-            self._bind(to_entries=make_entries(codec))
+            self.bind(to_entries=make_entries(codec))
             self._define_entries(sort, codec)
         for name, function in (("values", values_of), ("positions", columns_of)):
-            self._bind(**{f"ranked_{name}": function(codec, method.per_thread or 1)})
-            self._bind(**{f"entry_{name}": function(codec, 0)})
+            self.bind(**{f"ranked_{name}": function(codec, method.per_thread or 1)})
+            self.bind(**{f"entry_{name}": function(codec, 0)})
         vectors = method.per_thread or 1
         src.bind("ranks", Tile(width=1, vectors=vectors, step=self.schedule.threads, checks="v" * vectors))
 
@@ -86,32 +89,35 @@ class RowSort:
         method = self.method
         makes = block_radix(codec, method.size, sort.has_positions)
         sorter = self.src.bind("sorter", makes, self.src.functions)
-        self._bind(sort_buffer=radix_room(sorter), sort_block=sort_row(sorter))
-        self._bind(load_ranked_entries=load_sorted(sorter, method.per_thread))
+        self.bind(sort_buffer=radix_room(sorter), sort_block=sort_row(sorter))
+        self.bind(load_ranked_entries=load_sorted(sorter, method.per_thread))
         for rank in _ranks(sort):
-            self._bind(**{f"load_entry_{rank}": load_sorted_entry(sorter, rank)})
+            load = load_sorted_entry(sorter, rank) if isinstance(rank, int) else load_sorted_entry_at(sorter)
+            self.bind(**{f"load_{_entry(rank)}": load})
 
     def _define_entries(self, sort: Sort, codec: Named) -> None:
         """The intrinsics of entries that are compared."""
         src, method, ranks = self.src, self.method, _ranks(sort)
         if method.method == "rounds":
-            self._bind(select_best_entries=select_best(codec, sort.count, method.per_thread, ranks))
+            picked = tuple(rank for rank in ranks if isinstance(rank, int))  # ranks are computed of whole orders
+            self.bind(select_best_entries=select_best(codec, sort.count, method.per_thread, picked))
             return
         groups = (self.schedule.rows,) if self.schedule.rows > 1 else ()
-        self._bind(sort_buffer=sort_smem(codec, method.size, *groups))
+        self.bind(sort_buffer=sort_smem(codec, method.size, *groups))
         if method.method == "network":
-            self._bind(sort_entries=sort_warp(codec, method.size))
+            self.bind(sort_entries=sort_warp(codec, method.size))
         if method.method == "choose":
             buffer = topk_buffer(codec, sort.count, method.keep, method.size, method.limit)
             topk = src.bind("topk", buffer, src.functions)
-            self._bind(reset_topk=reset(topk), insert_topk=insert(topk), flush_topk=flush(topk))
+            self.bind(reset_topk=reset(topk), insert_topk=insert(topk), flush_topk=flush(topk))
         if method.method == "merge":
-            self._bind(sort_entries=sort_tile(codec, method.size))
-            self._bind(store_sorted_run=store_run(codec, method.size), merge_entries=merge_runs(codec, method.size))
+            self.bind(sort_entries=sort_tile(codec, method.size))
+            self.bind(store_sorted_run=store_run(codec, method.size), merge_entries=merge_runs(codec, method.size))
         space = (1,) if method.method == "merge" else ()
-        self._bind(load_ranked_entries=load_entries(codec, method.per_thread or 1, *space))
+        self.bind(load_ranked_entries=load_entries(codec, method.per_thread or 1, *space))
         for rank in ranks:
-            self._bind(**{f"load_entry_{rank}": load_entry(codec, rank, *space)})
+            load = load_entry(codec, rank, *space) if isinstance(rank, int) else load_entry_at(codec, *space)
+            self.bind(**{f"load_{_entry(rank)}": load})
 
     def begin(self, phase: Phase) -> None:
         """What stands before the loop that gathers an order."""
@@ -148,7 +154,7 @@ class RowSort:
         src.assign("entries", functions["to_entries"](value, column, "columns"))
         match method:
             case "rounds":
-                names = ["ranked", *(f"entry_at_{rank}" for rank in _ranks(sort))]
+                names = ["ranked", *(_entry(rank) for rank in _ranks(sort))]
                 src.assign(
                     f"{', '.join(names)}{',' if len(names) == 1 else ''}", functions["select_best_entries"]("entries")
                 )
@@ -174,26 +180,29 @@ class RowSort:
             self.src.assign("merged", self.functions["merge_entries"]("work", "slots"))
             self._take(phase.sort, "merged")
 
-    def _limit(self, sort: Sort) -> str:
+    def limit_of(self, sort: Sort) -> str:
+        """How many places of the order there are."""
         return f"{self.index}({'columns' if sort.count is None else sort.count})"
 
     def _take(self, sort: Sort, buffer: str) -> None:
         """The places that a thread holds, and those that are row values."""
         if self.method.per_thread:
-            limit, first = self._limit(sort), f"{self.index}(thread_in_row)"
+            limit, first = self.limit_of(sort), f"{self.index}(thread_in_row)"
             self.src.assign("ranked", self.functions["load_ranked_entries"](buffer, first, limit))
         for rank in _ranks(sort):
-            self.src.assign(f"entry_at_{rank}", self.functions[f"load_entry_{rank}"](buffer))
+            given = () if isinstance(rank, int) else (rank.name,)
+            self.src.assign(_entry(rank), self.functions[f"load_{_entry(rank)}"](buffer, *given))
         self._read_places(sort)
 
     def _read_places(self, sort: Sort) -> None:
         for part, rank, value in sort.places:
-            self.src.assign(value.name, self.functions[f"entry_{part}"](f"entry_at_{rank}"))
+            self.src.assign(value.name, self.functions[f"entry_{part}"](_entry(rank)))
             self.src.ready.add(value.name)
         if self.method.per_thread:
-            self._read_ranked(sort)
+            self.read_ranked(sort)
 
-    def _read_ranked(self, sort: Sort) -> None:
+    def read_ranked(self, sort: Sort) -> None:
+        """The values and positions of the places that a thread holds."""
         for part, value in (("values", sort.values), ("positions", sort.positions)):
             if value is not None:
                 self.src.assign(value.name, self.functions[f"ranked_{part}"]("ranked"))
@@ -203,23 +212,23 @@ class RowSort:
         """A phase over the places of the order: those that a thread holds, or a loop over all."""
         src, sort = self.src, sort_of(self.src.kernel)
         assert sort is not None
-        limit, ranked = self._limit(sort), {v.name for v in (sort.values, sort.positions) if v is not None}
+        limit, ranked = self.limit_of(sort), {v.name for v in (sort.values, sort.positions) if v is not None}
         for value in phase.element.args:
             if value.name not in ranked:
                 emitter.provide(value)
         src.assign("rank", f"{self.index}(thread_in_row)")
         if self.method.per_thread:
-            self._work(number, phase, limit)
+            self.work(number, phase, limit)
             return
         with src.while_(f"rank < {limit}"):
             src.assign("ranked", self.functions["load_ranked_entries"]("merged", "rank", limit))
-            self._read_ranked(sort)
-            self._work(number, phase, limit)
+            self.read_ranked(sort)
+            self.work(number, phase, limit)
             src.assign("rank", f"{self.index}(rank + {self.schedule.threads})")
         src.ready -= ranked
 
-    def _work(self, number: int, phase: Phase, limit: str) -> None:
-        """The body, the stores and the folds of the places at `rank`."""
+    def work(self, number: int, phase: Phase, limit: str, stores_if: str = "") -> None:
+        """The body, the stores (of blocks where `stores_if` holds) and the folds of the places at `rank`."""
         src, kernel, stores = self.src, self.src.kernel, []
         src.apply(RANKS.elementwise, f"phase_{number}", phase.element)
         for k, store in enumerate(phase.stores):
@@ -228,7 +237,7 @@ class RowSort:
             stride = [src.names.stride(store.operand, kernel.axes)] if operand.rank == "s" else []
             value = src.element(store.value)
             stores.append(write(self.bases[store.operand], "rank", value, "rank", limit, *stride))
-        with src.if_("in_bounds" if self.schedule.rows > 1 else ""):
+        with src.if_("in_bounds" if self.schedule.rows > 1 else stores_if):
             src.emit(*stores)
         for k, use in enumerate(phase.folds):
             name = f"ranks_{number}_{use.name}{f'_{k}' if k else ''}"
@@ -238,6 +247,11 @@ class RowSort:
             src.unpack(use, all_reduce(reduce(*src.lifted(use), "rank", limit)))
 
 
-def _ranks(sort: Sort) -> tuple[int, ...]:
+def _ranks(sort: Sort) -> tuple[int | Value, ...]:
     """The places of the order that are row values."""
     return tuple(dict.fromkeys(rank for _, rank, _ in sort.places))
+
+
+def _entry(rank: int | Value) -> str:
+    """The variable of the entry at a rank."""
+    return f"entry_at_{rank if isinstance(rank, int) else rank.name}"

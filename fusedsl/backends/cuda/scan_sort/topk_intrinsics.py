@@ -186,3 +186,9 @@ def load_entries(order_of: KeyCodec, each: int, space: int = SHARED) -> Callable
 def load_entry(e, room, *, order_of: KeyCodec, rank: int, space: int = SHARED):
     """`load_entry(room)`: the entry in one slot."""
     return order_of.packed(e, [order_of.get(e, room, I32(rank), space)])
+
+
+@emitted(lambda order_of: order_of.tuple_of(1))
+def load_entry_at(e, room, rank, *, order_of: KeyCodec, space: int = SHARED):
+    """`load_entry(room, rank)`: the entry in the slot of this number."""
+    return order_of.packed(e, [order_of.get(e, room, rank, space)])

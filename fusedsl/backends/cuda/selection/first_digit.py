@@ -1,0 +1,147 @@
+"""Intrinsics of the first digit of a selection: its counts in a row, where wanted ranks are, who the candidates are."""
+
+from __future__ import annotations
+
+from ..compiler.numba_backend import GLOBAL, I32, I64, Emitter, emitted, ir, types
+from ..scan_sort.radix_digits import at, narrow, wide
+from .selector import (
+    BELOW,
+    COUNTS,
+    CURSOR,
+    OWN,
+    RANKS,
+    STATE_BYTES,
+    Selector,
+    ballot,
+    before_in_block,
+    elements_of,
+    next_slot,
+    numbers_below,
+    spread,
+    thread,
+)
+
+
+@emitted(types.void)
+def clear_selection(e, *, chosen: Selector):
+    """`clear()`: the block has counted no first digit, and knows nothing of the ranks."""
+    words = STATE_BYTES // 4 + (1 << chosen.first_bits)
+    b = e.builder
+    with numbers_below(e, chosen, I32(words)) as place:
+        b.store(I32(0), b.gep(chosen.word(e, 0), [place]))
+    e.barrier()
+
+
+@emitted(types.void)
+def count_first_digits(e, held, first, last, *, kinds, chosen: Selector):
+    """`count(values, start, limit)`: the block counts the first digits of a thread's tile."""
+    b, bins = e.builder, chosen.bins(e)
+    for value, _, there in elements_of(e, chosen, held, kinds, first, last):
+        digit = chosen.first_digit(e, chosen.order.key_of(e, value)[0])
+        with b.if_then(there):
+            b.atomic_rmw("add", b.gep(bins, [digit]), I32(1), "monotonic")
+
+
+@emitted(types.void)
+def add_first_digits(e, counts, *, chosen: Selector):
+    """`add(counts)`: the block's counts are added to those of the row."""
+    b, bins = e.builder, chosen.bins(e)
+    e.barrier()
+    with numbers_below(e, chosen, I32(1 << chosen.first_bits)) as place:
+        own = b.load(b.gep(bins, [place]))
+        with b.if_then(b.icmp_unsigned("!=", own, I32(0))):
+            b.atomic_rmw("add", at(e, counts, place, I32), own, "monotonic")
+
+
+@emitted(types.void)
+def clear_row_counters(e, counts, number, *, chosen: Selector):
+    """`clear(counts, number)`: so many counters of the row are 0 again."""
+    b = e.builder
+    with numbers_below(e, chosen, narrow(e, number)) as place:
+        b.store(I32(0), at(e, counts, place, I32))
+
+
+@emitted(types.int32, lambda chosen: 3 + chosen.ranks)
+def locate_ranks(e, counts, cursor, columns, *ranks, chosen: Selector):
+    """`locate_ranks(counts, cursor, columns, *ranks)`: how many elements have a digit that is wanted.
+
+    The state has the digit of each rank, and the block its part of the places of all candidates.
+    """
+    size = 1 << chosen.first_bits
+    b, own = e.builder, thread(e)
+    with b.if_then(b.icmp_unsigned("==", own, I32(0))):
+        b.store(I32(0), chosen.word(e, OWN))
+    places, each = list(spread(own, e, size, chosen)), []
+    for number, there in places:
+        each.append(b.select(there, b.load(at(e, counts, number, I32)), I32(0)))
+    wanted = [_clamped(e, rank, columns) for rank in ranks]
+    total = I32(0)
+    for count in each:
+        total = b.add(total, count)
+    before = before_in_block(e, chosen, total)
+    for (number, _), count in zip(places, each):
+        for k, rank in enumerate(wanted):
+            found = Found(b.zext(number, chosen.code), b.sub(rank, before), count, before)
+            found.store(e, chosen, k)
+        before = b.add(before, count)
+    e.barrier()
+    _reserve(e, chosen, places, cursor)
+    return chosen.kept(e)
+
+
+class Found:
+    """What is known of a rank once its bin is: the prefix, the rank in the bin, its count, those below it."""
+
+    def __init__(self, prefix: ir.Value, rank: ir.Value, count: ir.Value, below: ir.Value) -> None:
+        self.prefix, self.rank, self.count, self.below = prefix, rank, count, below
+
+    def store(self, e: Emitter, chosen: Selector, number: int) -> None:
+        """Into the state of a rank, if the rank is in this bin."""
+        b = e.builder
+        with b.if_then(b.icmp_unsigned("<", self.rank, self.count)):  # not if it is below 0
+            b.store(self.prefix, chosen.prefix(e, number))
+            b.store(self.rank, chosen.word(e, RANKS + number))
+            b.store(self.count, chosen.word(e, COUNTS + number))
+            if chosen.count:
+                b.store(self.below, chosen.word(e, BELOW))
+
+
+def _clamped(e: Emitter, rank: ir.Value, columns: ir.Value) -> ir.Value:
+    """A rank that the row has, as an int32."""
+    b, rank = e.builder, wide(e, rank)
+    last = b.sub(wide(e, columns), I64(1))
+    rank = b.select(b.icmp_signed("<", rank, last), rank, last)
+    return b.trunc(b.select(b.icmp_signed("<", rank, I64(0)), I64(0), rank), I32)
+
+
+def _reserve(e: Emitter, chosen: Selector, places: list, cursor: ir.Value) -> None:
+    """Places among all candidates for those of the block, which its own bins count."""
+    b, prefixes, own = e.builder, chosen.prefixes(e), I32(0)
+    for number, there in places:
+        kept = b.and_(there, chosen.keeps(e, b.zext(number, chosen.code), prefixes))
+        own = b.add(own, b.select(kept, b.load(b.gep(chosen.bins(e), [number])), I32(0)))
+    with b.if_then(b.icmp_unsigned("!=", own, I32(0))):
+        b.atomic_rmw("add", chosen.word(e, OWN), own, "monotonic")
+    e.barrier()
+    with b.if_then(b.icmp_unsigned("==", thread(e), I32(0))):
+        counter = at(e, cursor, I32(0), I32)
+        b.store(b.atomic_rmw("add", counter, b.load(chosen.word(e, OWN)), "monotonic"), chosen.word(e, CURSOR))
+    e.barrier()
+
+
+@emitted(types.void, 4)
+def gather_candidates(e, *given, kinds, chosen: Selector):
+    """`gather(values, start, limit, room)`: the elements of a tile whose digit is wanted go to the candidates."""
+    held, first, last, room = given
+    b = e.builder
+    prefixes = [b.trunc(prefix, I32) for prefix in chosen.prefixes(e)]
+    counter = b.ptrtoint(chosen.word(e, CURSOR), I32)
+    for value, column, there in elements_of(e, chosen, held, kinds, first, last):
+        digit = chosen.first_digit(e, chosen.order.key_of(e, value)[0])
+        kept = b.and_(there, chosen.keeps(e, digit, prefixes))
+        lanes = ballot(e, kept)
+        with b.if_then(b.icmp_unsigned("!=", lanes, I32(0))):
+            slot = next_slot(e, kept, lanes, counter)
+            with b.if_then(kept):
+                entry = chosen.order.entry(e, value, column, None)
+                chosen.order.put(e, room, slot, entry, GLOBAL)

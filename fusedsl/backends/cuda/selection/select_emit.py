@@ -1,0 +1,237 @@
+"""Emits a selection by digits: two readings of a row with grid barriers, rounds over candidates, phases over ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.phase import Phase, Sort, Value
+from ..emit.phase_emitter import PhaseEmitter
+from ..emit.source_text import TILE, SourceBuilder, header
+from ..rows.emit_early_gathers import EarlyGathers
+from ..rows.emit_elements import RowElements
+from ..rows.emit_index import RowIndex
+from ..rows_and_columns import grid_dim
+from ..scan_sort import columns_of, key_codec, load_entries, values_of
+from ..scan_sort.scan_schedule import max_misalignment
+from ..scan_sort.sort_emit import THREAD_GROUP, RowSort
+from ..scan_sort.sort_method import sort_of
+from ..tile import Tile, grid_barrier_reset, grid_barrier_wait, udiv
+from . import (
+    add_first_digits,
+    add_next_digits,
+    clear_digit_bins,
+    clear_row_counters,
+    clear_selection,
+    collect_candidates,
+    count_first_digits,
+    count_next_digits,
+    entry_of_rank,
+    gather_candidates,
+    locate_ranks,
+    narrow_ranks,
+    order_candidates,
+    selector,
+    shift_of_next,
+)
+from .select_schedule import BITS, BUFFERS, HEADER, SelectSchedule, counters, entry_bytes, first_bins, ranks
+
+SHARE = ("block_in_row", "blocks_per_row")
+
+
+def emit_selection(kernel: KernelIR, schedule: SelectSchedule) -> str:
+    """The generated file of a kernel that selects elements of rows by their digits."""
+    description = f"a selection; blocks of {schedule.threads} threads share a row, with a barrier after each digit"
+    src = SourceBuilder(kernel)
+    PhaseEmitter(src, SelectedRow(src, schedule)).emit()
+    return src.text(header(kernel, description, ""), "Blocks share a row: count a digit, gather candidates.")
+
+
+class SelectedOrder:
+    """The candidates of a row, and what phases over the ranks read of them."""
+
+    step = "count"  # what is done with the elements of a phase: "count" or "gather"
+
+    def __init__(self, src: SourceBuilder, row: RowSort):
+        self.src, self.row, self.index, self.functions = src, row, row.index, row.functions
+
+    def define(self, sort: Sort, schedule: SelectSchedule) -> None:
+        """The intrinsics of the selection."""
+        src, wanted = self.src, ranks(sort)
+        src.functions += ["", ""]
+        codec = src.bind("codec", key_codec(sort.key.dtype.name, sort.descending, TILE, THREAD_GROUP), src.functions)
+        makes = selector(codec, sort.count or 0, len(wanted))
+        chosen = src.bind("selector", makes, src.functions)
+        self.row.bind(clear_state=clear_selection(chosen), count_row_keys=count_first_digits(chosen))
+        self.row.bind(add_row_keys=add_first_digits(chosen), find_ranks=locate_ranks(chosen))
+        self.row.bind(gather_row=gather_candidates(chosen), clear_row_counts=clear_row_counters(chosen))
+        self.row.bind(clear_bins=clear_digit_bins(chosen))
+        self.row.bind(count_candidates=count_next_digits(chosen))
+        self.row.bind(add_digit_bins=add_next_digits(chosen), narrow_found=narrow_ranks(chosen))
+        self.row.bind(next_shift=shift_of_next(chosen), collect_kept=collect_candidates(chosen))
+        self.row.bind(order_kept=order_candidates(chosen))
+        for name, function in (("values", values_of), ("positions", columns_of)):
+            self.row.bind(**{f"entry_{name}": function(codec, 0)})
+        if sort.count is not None:
+            each = -(-sort.count // schedule.threads)
+            self.row.bind(load_ranked_entries=load_entries(codec, each))
+            self.row.bind(ranked_values=values_of(codec, each), ranked_positions=columns_of(codec, each))
+            src.bind("ranks", Tile(width=1, vectors=each, step=schedule.threads, checks="v" * each))
+        for k in range(len(wanted)):
+            self.row.bind(**{f"load_rank_{k}": entry_of_rank(chosen, k)})
+
+    def emit(self, phase: Phase, column: str) -> None:
+        if phase.sort is None:
+            return
+        given = (self.src.element(phase.sort.key.name), column, "columns")
+        if self.step == "count":
+            self.src.emit(self.functions["count_row_keys"](*given))
+        else:
+            self.src.emit(self.functions["gather_row"](*given, "candidates"))
+
+    def read(self, sort: Sort) -> None:
+        """What a thread holds of the first elements, and the row values that are elements of the order."""
+        src, wanted = self.src, ranks(sort)
+        if sort.count is not None:
+            rank = f"{self.index}(thread_in_row)"
+            src.assign("ranked", self.functions["load_ranked_entries"]("ordered", rank, self.row.limit_of(sort)))
+            self.row.read_ranked(sort)
+        for part, place, value in sort.places:
+            k = wanted.index(place)
+            src.assign(f"entry_at_{k}", self.functions[f"load_rank_{k}"]("ordered"))
+            src.assign(value.name, self.functions[f"entry_{part}"](f"entry_at_{k}"))
+            src.ready.add(value.name)
+
+    def emit_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+        """A phase over the ranks, which every block has; the first one stores."""
+        sort = sort_of(self.src.kernel)
+        assert sort is not None
+        names = {v.name for v in (sort.values, sort.positions) if v is not None}
+        for argument in phase.element.args:
+            if argument.name not in names:
+                emitter.provide(argument)
+        self.src.assign("rank", f"{self.index}(thread_in_row)")
+        self.row.work(number, phase, self.row.limit_of(sort), "block_in_row == 0")
+
+
+class SelectedRow:
+    """Layout of rows of which elements are selected: shares of a row for its blocks, row after row."""
+
+    stores = stores_row = ""
+
+    def __init__(self, src: SourceBuilder, schedule: SelectSchedule):
+        self.src, self.schedule, self.index = src, schedule, RowIndex(src, schedule)
+        first = "(thread_in_row == 0) & (block_in_row == 0)"
+        self.elements = RowElements(self.index, EarlyGathers({}), store_predicate=first, prefetch=False)
+        self.sort = SelectedOrder(src, self.elements.sort)
+        self.elements.take = self.sort.emit
+        sort = sort_of(src.kernel)
+        assert sort is not None
+        self.order = sort
+
+    @contextmanager
+    def rows(self, emitter: PhaseEmitter) -> Iterator[None]:
+        src, index = self.src, self.index.index
+        self.elements.define()
+        self.sort.define(self.order, self.schedule)
+        src.read_scalars()
+        self.index.find_block(f"int32(max({udiv(grid_dim(), 'int32(count)')}, 1))")
+        src.assign("row_groups", f"int32({udiv(grid_dim(), 'blocks_per_row')})")
+        src.assign("row_index", f"{index}(row_group)")
+        src.assign("arrivals", "int32(0)")
+        with src.while_("row_index < count"):
+            self.index.find_row("row_index")
+            self.index.find_columns()
+            self._find_room()
+            yield
+            self._grid_barrier()
+            src.assign("row_index", f"{index}(row_index + row_groups)")
+        with src.if_("row_group < count"):
+            src.emit(grid_barrier_reset("semaphores", f"row_group * {counters(self.order)}", "blocks_per_row"))
+
+    def _find_room(self) -> None:
+        """Where the candidates of the row are, and the counts of its digits."""
+        src, size = self.src, entry_bytes(self.order)
+        src.assign("room", f"int64((int64(columns) + {self.schedule.limit}) * {size})")
+        src.assign("candidates", "workspace + int64(row_group) * room")
+        src.assign("collected", f"candidates + int64(columns) * {size}")
+        src.assign("cursors", f"semaphores + int64(row_group) * {4 * counters(self.order)} + 8")  # behind the barrier's
+        src.assign("counts", f"cursors + {4 * HEADER - 8}")
+        src.assign("digit_counts", f"counts + {4 * first_bins(self.order)}")
+
+    def _grid_barrier(self) -> None:
+        """Wait for the other blocks of the row."""
+        self.src.assign("arrivals", "int32(arrivals + blocks_per_row)")
+        self.src.emit(grid_barrier_wait("semaphores", f"row_group * {counters(self.order)}", "arrivals"))
+
+    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+        if phase.ranks:
+            self.sort.emit_phase(emitter, number, phase)
+            return
+        if phase.sort is None:
+            self._over_columns(emitter, number, phase)
+            emitter.forget()
+            return
+        src, functions = self.src, self.sort.functions
+        src.emit(functions["clear_state"]())
+        self._read(emitter, number, phase, "count")
+        src.emit(functions["add_row_keys"]("counts"))
+        self._grid_barrier()
+        places = [self._rank(place) for place in ranks(self.order)]
+        src.assign("total", functions["find_ranks"]("counts", "cursors", "columns", *places))
+        self._read(emitter, number, phase, "gather")
+        self._grid_barrier()
+        with src.if_("block_in_row == 0"):
+            src.emit(functions["clear_row_counts"]("cursors", "int32(1)"))
+            src.emit(functions["clear_row_counts"]("counts", f"int32({first_bins(self.order)})"))
+        self._narrow()
+        src.assign("ordered", functions["order_kept"]("candidates", "total"))
+        self.sort.read(self.order)
+
+    def _rank(self, place: object) -> str:
+        return place.name if isinstance(place, Value) else f"int64({place})"
+
+    def _read(self, emitter: PhaseEmitter, number: int, phase: Phase, step: str) -> None:
+        """A reading of the row, whose elements are counted or gathered."""
+        self.sort.step = step
+        with self.src.local_values():
+            self._over_columns(emitter, number, phase)
+        emitter.forget()
+
+    def _over_columns(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+        """The tiles of a block, as many turns for all its threads; a tile is loaded while the one before is counted."""
+        src, index, span = self.src, self.index.index, self.schedule.tile_elements
+        emitter.begin_loop(phase)
+        src.assign("begin", f"{index}({index}(block_in_row) * {span})")
+        src.assign("stride", f"{index}({index}(blocks_per_row) * {span})")
+        src.assign("column", f"{index}(start + begin)")
+        src.assign("tile_offset", f"{index}(0)")
+        more = f"begin + tile_offset < columns + {max_misalignment(src.kernel, self.schedule.width)}"
+        with src.local_values(), self.elements.tiles_ahead(phase, more, "column + stride", "tile_offset + stride"):
+            emitter.tile(number, phase)
+
+    def _narrow(self) -> None:
+        """Digit after digit, until a block can sort what is left of the candidates."""
+        src, functions, sort = self.src, self.sort.functions, self.order
+        bits = sort.key.dtype.compute.bits
+        src.assign("shift", f"int32({bits + 32 - first_bins(sort).bit_length() + 1})")
+        src.assign("candidates_there", "total")
+        src.assign("turn", "int32(0)")
+        with src.while_(f"total > {self.schedule.limit}"):
+            src.emit(functions["clear_bins"]())
+            src.emit(functions["count_candidates"]("candidates", "candidates_there", "shift", *SHARE))
+            src.emit(functions["add_digit_bins"]("digit_counts", "turn", "block_in_row"))
+            self._grid_barrier()
+            src.assign("total", functions["narrow_found"]("digit_counts", "turn", "shift"))
+            src.assign("shift", functions["next_shift"]("shift"))
+            src.assign("turn", "int32(turn + 1)")
+        with src.if_("turn > 0"):
+            where = ("collected", "cursors + 4", *SHARE)
+            src.emit(functions["collect_kept"]("candidates", "candidates_there", "shift", *where))
+            self._grid_barrier()
+            with src.if_("block_in_row == 0"):
+                src.emit(functions["clear_row_counts"]("cursors + 4", "int32(1)"))
+                number = BUFFERS * len(ranks(sort)) << BITS
+                src.emit(functions["clear_row_counts"]("digit_counts", f"int32({number})"))
+            src.assign("candidates", "collected")
