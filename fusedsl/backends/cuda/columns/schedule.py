@@ -173,7 +173,8 @@ def _looped(
     ):
         deeper = _loop_over(schedule.threads_x, kernel, extents, hardware, room, deepest)
         schedule = deeper if deeper.blocks_per_strip < schedule.blocks_per_strip else schedule
-    if deepest > 1 and 1 < schedule.blocks_per_strip <= FEW_PARTS:
+    one_sum = [use.name for phase in kernel.phases for use in phase.folds] == ["sum"]
+    if deepest > 1 and one_sum and 1 < schedule.blocks_per_strip <= FEW_PARTS:
         alone = _loop_over(schedule.threads_x, kernel, extents, hardware, room, DEEPEST)
         busy = strip_count(alone, kernel, extents) / hardware.multiprocessors
         schedule = alone if alone.blocks_per_strip == 1 and BUSY <= busy <= 1 else schedule
