@@ -52,7 +52,7 @@ def kernel_work(
         issued,
         special,
         double,
-        chain=issued / max(1, blocks * threads),
+        chain=issued / max(1, blocks * threads * launch.schedule.independent),
         in_flight=at_once * threads * _thread_loads(kernel, launch.schedule) or None,
         reread=reread,
         reread_footprint=at_once * _row_bytes(launch) if reread else 0,

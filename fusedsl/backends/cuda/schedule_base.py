@@ -31,6 +31,7 @@ class Schedule(ScheduledBlocks):
     max_threads = 0  # threads are a launch parameter, up to this; 0: compiled
     length_specialized = True  # a binary serves one class of lengths alone
     multiplies = False  # of a matrix product: machine code depends on the contiguous axes of operands
+    independent = 1  # elements of a thread that are computed at once: none waits for another
     prefetches = False  # of a kernel of several: it starts early, and loads arguments of the call before it waits
     grid_sync = False  # blocks pass grid barriers: all are resident at once
 

@@ -12,6 +12,7 @@ from ..schedule_base import Extents, Schedule
 from ..split_heuristics import exchange_count
 
 ALIGNMENT = 8  # bytes: alignment of each component of a state in a record
+MOST_INDEPENDENT = 4  # columns of a thread whose instructions hide each other's latency, by estimate
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,10 @@ class LoopedColumnSchedule(ColumnSchedule):
     blocks_per_strip: int = field(default=1, compare=False)
     max_threads: int = 0  # threads_x, threads_y and blocks_per_strip are launch parameters; 0: compiled
     resident = False
+
+    @property
+    def independent(self) -> int:
+        return min(self.width, MOST_INDEPENDENT)
 
     def holds_tables(self, kernel: KernelIR) -> bool:
         return True
