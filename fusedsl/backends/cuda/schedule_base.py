@@ -31,7 +31,6 @@ class Schedule(ScheduledBlocks):
     max_threads = 0  # threads are a launch parameter, up to this; 0: compiled
     length_specialized = True  # a binary serves one class of lengths alone
     multiplies = False  # of a matrix product: machine code depends on the contiguous axes of operands
-    independent = 1  # elements of a thread that are computed at once: none waits for another
     prefetches = False  # of a kernel of several: it starts early, and loads arguments of the call before it waits
     grid_sync = False  # blocks pass grid barriers: all are resident at once
 
@@ -44,6 +43,11 @@ class Schedule(ScheduledBlocks):
     def resident(self) -> bool:
         """True if a whole row stays on the chip; else the kernel is one that loops."""
         return True
+
+    @property
+    def independent(self) -> int:
+        """Elements of a thread that are computed at once: none waits for another."""
+        return 1
 
     @property
     def rows_at_once(self) -> int:
