@@ -22,7 +22,7 @@ class LaunchConfig:
     persistent: bool = False  # blocks loop until all is done: more than are resident are of no use
     # measured: H200, matmuls and attention take 6 to 9 % longer so
     programmatic_launch: bool = False  # may start while the launch before it ends, and waits for what that wrote
-    prefetches: bool = False  # starts so on any stream: it loads what no launch of its call writes before it waits
+    starts_early: bool = False  # so on any stream: it loads what no launch of its call writes before it waits
 
     def clamped(self, room: int) -> LaunchConfig:
         """The launch if no more than `room` blocks are resident at once; without blocks if that is too few."""

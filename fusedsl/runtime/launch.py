@@ -102,7 +102,7 @@ class LaunchRecord:
         driver.initialise()
         self.driver, self.device, self.number = driver, function.device, function.handle
         programmatic = geometry.programmatic_launch and driver.facts(self.device).cc >= DEPENDENT_LAUNCH_CC
-        follows = programmatic and geometry.prefetches
+        follows = programmatic and geometry.starts_early
         attributes = [_attributes(cluster, geometry.cooperative, early) for early in (follows, programmatic)]
         tails = [_tail(some, len(layout.template)) for some in attributes]
         self.head, self.tail = head, tails[0]

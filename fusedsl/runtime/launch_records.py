@@ -200,7 +200,7 @@ def cuda_launch(
     block = _block_layout(plan, bound, built.kernel, payload_layout, divisors)
     geometry = built.schedule.launch(built.kernel, bound.extents)
     if not follows:  # it would load what launches of other calls write
-        geometry = replace(geometry, prefetches=False)
+        geometry = replace(geometry, starts_early=False)
     return LaunchRecord(driver(), function, geometry, block, code_identity(built))
 
 

@@ -93,7 +93,7 @@ class Schedule(ScheduledBlocks):
         alone = config.cooperative or (config.exclusive and not self.prefetches)
         if not kernel.pdl or alone:
             return config
-        return dataclasses.replace(config, programmatic_launch=True, prefetches=self.prefetches)
+        return dataclasses.replace(config, programmatic_launch=True, starts_early=self.prefetches)
 
     def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
         """What the magics of axes 1 … of a kernel divide by."""

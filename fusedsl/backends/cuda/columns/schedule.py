@@ -26,7 +26,9 @@ MOST_THREADS = 1024  # threads of a block that holds a long strip in registers
 SECTOR_BYTES, LINE_BYTES = 32, 128  # granularity of DRAM and L2: lanes that do not fill it waste bandwidth
 SEGMENT_BYTES, NARROW_SEGMENT_BYTES = 256, 1024  # width of a strip: for vectors of 16 bytes, for smaller ones
 MERGED, LONG_PARTS = 100, 32  # blocks per strip, and iterations of each, from which on half as many blocks are used
-# measured: H100, a row of 4096 by 4096 x 14336 bfloat16: 46.1 us by three blocks for each of 112 strips, 43.1 by one
+# measured: H100, sums and extrema of 4096 x 14336 bfloat16 and 4096 x 8192 float32, and a row by such a matrix: 7 %
+# less time by one block for each of 112 or 128 strips than by two or three
+LONG_TURNS = 8  # of its loop, at least
 FEW_PARTS, DEEPEST, BUSY = 4, 4, 0.8  # of parts that one block replaces; bytes under way, as a factor; SMs with a strip
 MANY_PARTS = 160  # most blocks per strip; more strips, which are narrower, need fewer
 STATE_BUDGET = 160  # most states times vectors of a looping thread
@@ -173,11 +175,11 @@ def _looped(
     ):
         deeper = _loop_over(schedule.threads_x, kernel, extents, hardware, room, deepest)
         schedule = deeper if deeper.blocks_per_strip < schedule.blocks_per_strip else schedule
-    one_sum = [use.name for phase in kernel.phases for use in phase.folds] == ["sum"]
-    if deepest > 1 and one_sum and 1 < schedule.blocks_per_strip <= FEW_PARTS:
+    if deepest > 1 and state_words(kernel.phases) == 1 and 1 < schedule.blocks_per_strip <= FEW_PARTS:
         alone = _loop_over(schedule.threads_x, kernel, extents, hardware, room, DEEPEST)
         busy = strip_count(alone, kernel, extents) / hardware.multiprocessors
-        schedule = alone if alone.blocks_per_strip == 1 and BUSY <= busy <= 1 else schedule
+        long = columns >= LONG_TURNS * alone.tile_columns
+        schedule = alone if long and alone.blocks_per_strip == 1 and BUSY <= busy <= 1 else schedule
     return _widened(schedule, kernel, extents, hardware, room)
 
 
