@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .aot.form import arguments_form
+from .aot.form import arguments_form, form_difference
 from .aot.function import as_saved, traced_from_json
 from .aot.missing import no_plan
 from .aot.plans import SavedPlans
@@ -40,8 +40,9 @@ class LoadedFunction(Fused):
     def _traced(self, call: Arguments) -> Trace:
         """The trace in the file; the error for a call of another signature."""
         saved, record = self._saved, self._saved.called
-        if arguments_form(call.placeholders) != record["arguments"]:
-            raise self._other("its strings and flags are others, or its arguments sit in other tuples, lists or dicts")
+        if (form := arguments_form(call.placeholders)) != record["arguments"]:
+            named, by_name = record["names"], record["given"][1]
+            raise self._other(form_difference(record["arguments"], form, [*named[: record["given"][0]], *by_name]))
         if call.library != record["library"]:
             raise self._other(f"its arrays are {call.library}'s, and not {record['library']}'s")
         if call.aliases != self._aliases and (self._aliases or self._only.traced.writes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import ArgumentError
@@ -17,6 +17,49 @@ PLAIN = (bool, int, float, str, type(None))
 def arguments_form(placeholders: Any) -> Any:
     """The structure of arguments with a Parameter for every array and number; ArgumentError if it has no JSON."""
     return _encode(placeholders, _parameter, "takes")
+
+
+def form_difference(saved: Any, given: Any, names: Sequence[str]) -> str:
+    """The first argument of a call whose structure is not as it was saved, in words.
+
+    >>> form_difference({"tuple": [{"tuple": [{"array": True}]}, {"dict": []}]},
+    ...                 {"tuple": [{"tuple": [{"array": False}]}, {"dict": []}]}, ["rate"])
+    'rate is a number, and was saved as an array'
+    """
+    pairs = list(zip(_arguments(saved), _arguments(given)))
+    k = next(k for k, (old, new) in enumerate(pairs) if old != new)
+    return _difference(names[k] if k < len(names) else f"argument {k}", *pairs[k])
+
+
+def _difference(name: str, saved: Any, given: Any) -> str:
+    """The first difference of two forms of a value that a caller reaches by `name`."""
+    ((old_kind, old), (new_kind, new)) = (*saved.items(), *given.items())
+    if (old_kind, new_kind) == ("dict", "dict") and [key for key, _ in old] == [key for key, _ in new]:
+        parts = [(repr(key), part, other) for (key, part), (_, other) in zip(old, new)]
+    elif old_kind == new_kind and old_kind in ("tuple", "list") and len(old) == len(new):
+        parts = [(str(k), *pair) for k, pair in enumerate(zip(old, new))]
+    else:
+        return f"{name} is {_spelled(given)}, and was saved as {_spelled(saved)}"
+    key, old, new = next(part for part in parts if part[1] != part[2])
+    return _difference(f"{name}[{key}]", old, new)
+
+
+def _arguments(form: Any) -> list[Any]:
+    """The forms of the positional arguments, then of those by name."""
+    positional, named = form["tuple"]
+    return [*positional["tuple"], *(part for _, part in named["dict"])]
+
+
+def _spelled(form: Any) -> str:
+    ((kind, content),) = form.items()
+    match kind:
+        case "array":
+            return "an array" if content else "a number"
+        case "value":
+            return repr(content)
+        case "dict":
+            return f"a dict of {', '.join(repr(key) for key, _ in content) or 'nothing'}"
+    return f"a {kind} of {len(content)}"
 
 
 def result_form(template: Any) -> Any:

@@ -22,8 +22,8 @@ Arguments = Sequence["ArrayFacts | Weak"]
 
 
 def compile_instead(saved: SavedFile, fault: FusedslError, on_cpu: bool) -> None:
-    """Log that a missing kernel is compiled; raises the fault if no compiler is installed."""
-    if not _installed(COMPILERS if on_cpu else CUDA_COMPILERS):
+    """Log that a missing kernel is compiled; raises the fault if no compiler is installed, or none may be used."""
+    if not saved.compiles or not _installed(COMPILERS if on_cpu else CUDA_COMPILERS):
         raise fault
     _log_once(f"{fault.message}: compiling one")
 
@@ -65,7 +65,7 @@ def no_plan(saved: SavedFile, parameters: Sequence[Parameter], arguments: Argume
     saved_patterns = ", ".join(_pattern(plans[0], k, named) for k in chosen)
     message = f"{saved.name} has no kernel for {passed}; it has {saved_patterns}"
     if typed:
-        return DTypeError(message, "file.dtype", help=_other_dtype(own[typed[0]], arguments[typed[0]]))
+        return DTypeError(message, "file.dtype", help=_other_dtypes([own[k] for k in typed], arguments))
     return ShapeError(message, "file.shape", help=f"save one for them too: {_specs(arguments)}")
 
 
@@ -79,12 +79,13 @@ def _kind(p: Parameter) -> tuple:
     return p.type.dtype, p.type.weak, p.scalar
 
 
-def _other_dtype(own: Parameter, given: ArrayFacts | Weak) -> str:
-    """The help for an argument of another dtype."""
-    if own.scalar and own.type.weak:
-        return f"pass {own.name} as {_number(own)}, as it was when the kernel was saved"
-    array = f'fd.spec({given.shape}, "{given.dtype}")' if isinstance(given, ArrayFacts) else "such a number"
-    return f"pass {own.name} as {own.type.dtype}, or save a kernel for it: {array} in place of {own.name}"
+def _other_dtypes(own: Sequence[Parameter], arguments: Arguments) -> str:
+    """The help for arguments that `own` parameters take in other dtypes."""
+    wanted: dict[str, list[str]] = {}
+    for p in own:
+        wanted.setdefault(_number(p) if p.scalar and p.type.weak else str(p.type.dtype), []).append(p.name)
+    ways = ", ".join(f"{' and '.join(names)} as {dtype}" for dtype, names in wanted.items())
+    return f"pass {ways}, or save a kernel for these: {_specs(arguments)}"
 
 
 def _specs(arguments: Arguments) -> str:

@@ -49,8 +49,9 @@ def save(path: Any, called: Mapping[str, Any], program: Program, values: Sequenc
             _for_cpu(program, values, t) if isinstance(t, Processor) else _for_cuda(program, values, t) for t in targets
         ]
     except CompileError as fault:
-        if fault.code == "compile.missing" and not any(isinstance(t, Processor) for t in targets):
-            fault.help = f'{fault.help}; cc="cpu" saves for CPUs like this one'
+        if fault.code == "compile.missing" and (gpus := [t for t in targets if not isinstance(t, Processor)]):
+            wanted = ", ".join(f"{major}{minor}" for major, minor in gpus)
+            fault.help = f'cc={wanted} needs it; cc="cpu" saves for CPUs like this one. For GPUs: {fault.help}'
         raise
     capabilities = [list(t) for t in targets if not isinstance(t, Processor)]
     write_whole(file, _packed(called, program, shares, capabilities))

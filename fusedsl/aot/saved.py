@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from .. import metric_counts
 from ..atomic_files import named_file
 from ..backends.cpu.processor import Processor, obstacle
 from ..config import Options
@@ -52,6 +53,7 @@ class SavedFile:
     processors: tuple[Processor, ...]
     capabilities: tuple[tuple[int, int], ...]
     kernels: Mapping[str, tuple[Mapping[str, Any], bytes]]
+    compiles: bool = True  # whether a kernel that it lacks may be compiled
 
     @cached_property
     def runnable(self) -> tuple[Processor, ...]:
@@ -69,6 +71,7 @@ class SavedFile:
         for processor in self.runnable:
             entry = self.kernels.get(unversioned_key(cpu_key(kernel, loops, digest, processor)))
             if entry is not None:
+                metric_counts.count("fusedsl_kernel_loads", source="saved")
                 return compiled_from_facts(entry, kernel, loops)
         return None
 

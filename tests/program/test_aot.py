@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -113,14 +114,30 @@ def test_what_a_file_has_no_kernel_for_is_told(tmp_path, compilers_are_missing):
     with pytest.raises(fd.DTypeError) as fault:
         loaded(np.ones((100, 50)))
     assert fault.value.message == f"{path} has no kernel for float64[100, 50]; it has float32[n, m]"
-    assert fault.value.help == 'pass x as float32, or save a kernel for it: fd.spec((100, 50), "float64") in place of x'
+    other = 'kernel.save(path, fd.spec((100, 50), "float64"))'
+    assert fault.value.help == f"pass x as float32, or save a kernel for these: {other}"
     with pytest.raises(fd.ShapeError, match=r"no kernel for float32\[3\]; it has float32\[n, m\]") as fault:
         loaded(np.ones(3, np.float32))
     assert fault.value.help == 'save one for them too: kernel.save(path, fd.spec((3,), "float32"))'
     fd.kernel("x * s").save(path, fd.spec((64, 40)), 2.5, cc="cpu")
     with pytest.raises(fd.DTypeError, match="no kernel for s: a Python int; it has s: a Python float") as fault:
         fd.load(path)(np.ones((3, 4), np.float32), 2)
-    assert fault.value.help == "pass s as a Python float, as it was when the kernel was saved"
+    assert fault.value.help.startswith("pass s as a Python float, or save a kernel for these: kernel.save(path, ")
+    with pytest.raises(fd.DTypeError, match="for x: float64.*, s: a Python int; it has x: float32.*, s: a") as fault:
+        fd.load(path)(np.ones((3, 4)), 2)
+    assert fault.value.help.startswith("pass x as float32, s as a Python float, or save a kernel for these")
+
+
+def test_a_file_may_be_loaded_so_that_nothing_is_compiled(tmp_path):
+    path = tmp_path / "k.fused"
+    saved(path)
+    loaded = fd.load(path, compile=False)
+    before = fd.metrics()["fusedsl_kernel_loads_total"]
+    loaded(np.ones((7, 40), np.float32), 2.0)
+    assert fd.metrics()["fusedsl_kernel_loads_total"] > before
+    for each in (loaded, pickle.loads(pickle.dumps(loaded))):
+        with pytest.raises(fd.DTypeError, match="has no kernel for x: float64"):
+            each(np.ones((7, 40)), 2.0)
 
 
 def test_where_compilers_are_what_is_missing_is_compiled_with_a_line_in_the_log(tmp_path, caplog):

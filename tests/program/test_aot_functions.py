@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -84,12 +85,14 @@ def test_arguments_and_results_in_containers(tmp_path, x):
     assert found == {"rows": 7, "mode": "sum", "none": None}
     other = saved(tmp_path, tree, {"first": x, "rest": (x, 2.0)}, mode="difference")
     assert other({"first": x, "rest": (x, 1.0)}, "difference")["total"].tolist() == np.zeros_like(x).tolist()
-    for use in (
-        lambda: loaded({"first": x, "rest": (x, 0.5)}),
-        lambda: loaded({"rest": [x, 0.5], "first": x}),
-        lambda: other({"first": x, "rest": (x, 1.0)}, "sum"),
+    for use, says in (
+        (lambda: loaded({"first": x, "rest": (x, 0.5)}), "parts['rest'] is a tuple of 2, and was saved as a list of 2"),
+        (lambda: loaded({"first": x, "rest": [x, x]}), "parts['rest'][1] is an array, and was saved as a number"),
+        (lambda: loaded({"first": 1.0, "rest": [x, 2]}), "parts['first'] is a number, and was saved as an array"),
+        (lambda: loaded({"rest": [x, 0.5], "first": x}), "parts is a dict of 'rest', 'first', and was saved as a dict"),
+        (lambda: other({"first": x, "rest": (x, 1.0)}, "sum"), "mode is 'sum', and was saved as 'difference'"),
     ):
-        with pytest.raises(fd.ArgumentError, match="strings and flags are others") as fault:
+        with pytest.raises(fd.ArgumentError, match=re.escape(says)) as fault:
             use()
         assert fault.value.code == "file.arguments"
     with pytest.raises(fd.ArgumentError, match="saved for calls with parts; this one has mode"):
