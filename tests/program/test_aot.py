@@ -123,7 +123,7 @@ def test_what_a_file_has_no_kernel_for_is_told(tmp_path, compilers_are_missing):
     with pytest.raises(fd.DTypeError, match="no kernel for s: a Python int; it has s: a Python float") as fault:
         fd.load(path)(np.ones((3, 4), np.float32), 2)
     assert fault.value.help.startswith("pass s as a Python float, or save a kernel for these: kernel.save(path, ")
-    with pytest.raises(fd.DTypeError, match="for x: float64.*, s: a Python int; it has x: float32.*, s: a") as fault:
+    with pytest.raises(fd.DTypeError, match=r"for x: float64.*, s: a Python int; it has x: float32.*, s: a") as fault:
         fd.load(path)(np.ones((3, 4)), 2)
     assert fault.value.help.startswith("pass x as float32, s as a Python float, or save a kernel for these")
 
