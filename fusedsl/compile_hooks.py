@@ -14,15 +14,15 @@ from .errors import ArgumentError
 class Compilation:
     """A kernel that was compiled: its name, its target ("cpu" or "sm_90"), the seconds, and its generated file.
 
-    `registers` per thread and `spill_bytes` are those of CUDA kernels.
+    `registers` per thread and `spill_bytes` are those of CUDA kernels, and None on the CPU.
     """
 
     kernel: str
     target: str
     seconds: float
     path: str
-    registers: int = 0
-    spill_bytes: int = 0
+    registers: int | None = None
+    spill_bytes: int | None = None
 
 
 Hook = Callable[[Compilation], object]

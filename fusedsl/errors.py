@@ -161,7 +161,7 @@ class Unsupported(FusedslError, NotImplementedError):
 
 def not_installed(fault: ImportError) -> CompileError:
     """The error for a compiler, or a part of it, that is not installed."""
-    name = (fault.name or str(fault)).partition(".")[0].replace("cuda", "numba-cuda")
+    name = re.sub(r"^(numba_)?cuda$", "numba-cuda", (fault.name or str(fault)).partition(".")[0])
     help = "pip install 'fusedsl[cu13]' (or cu12); no GPU is needed to compile for one; see python -m fusedsl doctor"
     if name in ("lark", "llvmlite", "numba"):
         help = f"pip install {name}; a machine without it runs kernels that another one has saved (fusedsl.load)"

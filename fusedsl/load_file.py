@@ -20,7 +20,7 @@ def load(path: Any, *, compile: bool = True) -> Kernel | LoadedFunction:
 
     The file holds machine code, which the system loads: take it only from whom you would take a program. A call for
     which it has no kernel is an error that says which it has (DTypeError, ShapeError, DeviceError, of a function
-    ArgumentError too). For a program, if Numba and Lark are installed, one is compiled instead, and the logger
+    ArgumentError too). For a program, if the compilers are installed, one is compiled instead, and the logger
     `fusedsl` logs a WARNING; `compile=False` forbids that.
 
     Raises ArgumentError if the file is damaged or of another version of fusedsl, DeviceError if all of it is for other

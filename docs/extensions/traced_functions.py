@@ -18,10 +18,12 @@ HEAD = """# Functions that fuse takes
 
 A function under `@fd.fuse` may call these on arrays. Signatures, defaults, dtypes and results are those of the
 library. Anything else raises `fd.Unsupported` with a replacement, before a kernel runs. The table is made from the
-dispatch tables of the tracer.
+dispatch tables of the tracer. Functions that draw random numbers, as `dropout`, are taken where they draw none
+(`training=False`), and are a `TraceError` else.
 
-Besides, a traced function may use all operators of Python on arrays, indexing and slicing with any step, integer and
-boolean arrays as indices, writes to slices, and Python's own loops, branches on shapes and numbers, and functions.
+Besides, a traced function may use all operators of Python on arrays, indexing and slicing with any step, integer
+arrays as indices, boolean arrays as indices of what is written (`x[mask] = v`) or reduced (`x[mask].sum()`), writes to
+slices, and Python's own loops, branches on shapes and numbers, and functions.
 """
 SCIPY = "erf erfc expit gammaln log_expit logit logsumexp log_softmax ndtr sinc softmax xlogy cbrt exp2 expm1 log1p"
 TITLES = {
@@ -47,6 +49,9 @@ INTERNAL = frozenset([
     "numpy_T", "common_dtype", "getitem", "invert", "pos", "and", "or", "xor", "lshift", "rshift", "floordiv", "mod",
     "truediv", "alias", "log_sigmoid", "zero", "copy", "unfolded",
 ])  # fmt: skip
+
+
+REFUSED = frozenset(["gumbel_softmax", *(name for names, _ in FAMILIES for name in names.split())])  # by their entry
 
 
 def page() -> str:
@@ -78,7 +83,7 @@ def _numpy() -> Iterable[str]:
     yield f"**Functions**: {_names(plain)}."
     yield f"**numpy.linalg**: {_names(linalg)}."
     yield f"**scipy.special**, of CuPy and where SciPy dispatches: {_names(known & set(SCIPY.split()))}."
-    yield f"**Methods of arrays**: {_names(METHODS)}."
+    yield f"**Methods of arrays**: {_names(METHODS - set(functions.UNSUPPORTED))}."
 
 
 def _torch() -> Iterable[str]:
@@ -97,10 +102,10 @@ def _torch() -> Iterable[str]:
 
 def is_torch(name: str) -> bool:
     """Whether torch has a function of this name: operators and their reversed forms have names of the tracer."""
-    if name in INTERNAL or name.startswith("_"):
+    if name in INTERNAL or name.startswith("_") or name in REFUSED:
         return False
     reversed_name = name[0] == "r" and (name[1:] in torch_table() or name[1:] in ("add", "sub", "div", "true_divide"))
-    return not reversed_name or name in ("rsqrt", "rsub")
+    return not reversed_name or name in ("rsqrt", "rsub", "relu")
 
 
 def _title(function: Callable) -> str:

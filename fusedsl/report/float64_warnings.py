@@ -21,15 +21,23 @@ class Float64Operation:
 def float64_operations(graph: Graph) -> tuple[Float64Operation, ...]:
     """The float64 operations without a float64 array or a cast to float64 among their inputs."""
     requested: set[Node] = set()
+    numbers: set[Node] = set()  # of literals and sizes alone: they cost nothing an element
     operations: dict[Node, Float64Operation] = {}
     names = [p.name for p in graph.parameters]
     for n in graph.nodes():
-        if _is_requested(n) or any(a in requested for a in n.args):
+        if _is_number(n, numbers):
+            numbers.add(n)
+        elif _is_requested(n) or any(a in requested for a in n.args):
             requested.add(n)
         elif _is_wide(n):
             follows = any(_source(a) in operations for a in n.args)
             operations[n] = Float64Operation(formula(n, names), "" if follows else _reason(n))
     return tuple(operations.values())
+
+
+def _is_number(n: Node, numbers: set[Node]) -> bool:
+    """Whether a node is a literal, a size, or a number that is computed of them."""
+    return not n.type.shape and (n.op in ("const", "size") or (bool(n.args) and numbers.issuperset(n.args)))
 
 
 def _is_requested(n: Node) -> bool:

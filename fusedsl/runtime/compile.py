@@ -259,7 +259,7 @@ def _report(key: tuple, compiled: CompiledKernel) -> None:
         metric_counts.count("fusedsl_kernel_loads", source="file")
         return
     target = "cpu" if key[0] == "cpu" else architecture(key[1])
-    figures = compiled.registers, compiled.spill_bytes
+    figures = (None, None) if target == "cpu" else (compiled.registers, compiled.spill_bytes)
     compile_hooks.report(
         compile_hooks.Compilation(compiled.kernel.name, target, compiled.seconds, compiled.path, *figures)
     )

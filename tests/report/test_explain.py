@@ -282,7 +282,7 @@ def test_without_a_compiler_it_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr("fusedsl.backends.cuda.compile.compile_source", missing)
     k, x = fd.kernel("x * 0.37285 - 1"), fd.spec((64, 64))
-    with pytest.raises(CompileError, match="numba_cuda, which is not installed"):
+    with pytest.raises(CompileError, match="numba-cuda, which is not installed"):
         k.resources(x, cc=90)
     e = k.explain(x, cc=90)
     assert e.kernels[0].figures is None
