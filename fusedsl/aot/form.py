@@ -33,15 +33,20 @@ def form_difference(saved: Any, given: Any, names: Sequence[str]) -> str:
 
 def _difference(name: str, saved: Any, given: Any) -> str:
     """The first difference of two forms of a value that a caller reaches by `name`."""
-    ((old_kind, old), (new_kind, new)) = (*saved.items(), *given.items())
-    if (old_kind, new_kind) == ("dict", "dict") and [key for key, _ in old] == [key for key, _ in new]:
-        parts = [(repr(key), part, other) for (key, part), (_, other) in zip(old, new)]
-    elif old_kind == new_kind and old_kind in ("tuple", "list") and len(old) == len(new):
-        parts = [(str(k), *pair) for k, pair in enumerate(zip(old, new))]
-    else:
+    kind, before = _parts(saved)
+    other_kind, now = _parts(given)
+    if kind != other_kind or not before or list(before) != list(now):
         return f"{name} is {_spelled(given)}, and was saved as {_spelled(saved)}"
-    key, old, new = next(part for part in parts if part[1] != part[2])
-    return _difference(f"{name}[{key}]", old, new)
+    key = next(key for key, part in before.items() if part != now[key])
+    return _difference(f"{name}[{key!r}]", before[key], now[key])
+
+
+def _parts(form: Any) -> tuple[str, dict[Any, Any]]:
+    """(the kind of a form, its parts by index or key: none of an array, a number or a plain value)."""
+    ((kind, content),) = form.items()
+    if kind in ("tuple", "list"):
+        return kind, dict(enumerate(content))
+    return kind, dict(content) if kind == "dict" else {}
 
 
 def _arguments(form: Any) -> list[Any]:
