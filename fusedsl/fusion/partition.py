@@ -13,10 +13,10 @@ from .coordinates import Axis, memory_order
 from .cost_model import Prices, computed_nodes, cost
 from .formulation import Formulation
 from .fusion_group import Decision, FusionGroup, Partition, in_launch_order
-from .messages import LONG, describe_axes, describe_fold, describe_mismatch, why_separate
 from .online.choose_attention import AttentionChoice, external_folds, needed_folds
 from .online.find_attention import AttentionPattern
 from .partition_state import PartitionState, reduced_node
+from .refusal_reasons import LONG, describe_axes, describe_fold, describe_mismatch, why_separate
 from .scalar_program import ScalarStore
 
 ROW_WORK = 64  # instructions per row that all threads of a row may repeat instead of another kernel

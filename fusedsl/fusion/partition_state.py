@@ -14,9 +14,9 @@ from .cost_model import Computation, Prices
 from .formulation import Formulation
 from .fusion_group import Decision, FusionGroup, load_of
 from .kernel_limits import MOST_OPERATIONS, MOST_PROMISED
-from .messages import describe_fold
 from .online.choose_attention import AttentionChoice, external_folds
 from .producer_map import ProducerMap
+from .refusal_reasons import describe_fold
 from .scalar_program import ScalarStore
 
 MOST_PRICED = 64  # decisions; pricing one walks all nodes of two kernels

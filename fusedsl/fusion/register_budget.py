@@ -1,7 +1,8 @@
 """Register budget: kernels whose values exceed a thread's registers are split where the fewest values are live.
 
-The budget is an estimate. After compilation, `replan_after_spill` of program/plans.py checks the compiler's figures: if
-a kernel spills, the program is planned again with a smaller budget.
+The budget is an estimate. If a compiled kernel has spilled bytes, program/prepare_call.py asks `replan_after_spill` of
+program/plans.py for a plan with a smaller budget. Before that, backends/cuda/compile.py tries fewer blocks per SM, and
+runtime/compile.py a schedule of less pressure.
 """
 
 from __future__ import annotations

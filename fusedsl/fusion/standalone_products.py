@@ -14,7 +14,7 @@ from .coordinates import memory_order
 from .cost_model import computed_nodes, count_of
 from .fusion_group import Decision, FusionGroup, Partition, in_launch_order, load_of
 from .graph_products import exceeds_small
-from .messages import describe_fold
+from .refusal_reasons import describe_fold
 from .scalar_program import ScalarStore, temporary
 
 Fits = Callable[[Dim, int], bool]

@@ -1,4 +1,4 @@
-"""Builder of typed graphs: type promotion, weak values, broadcasting, and the checks that a call must pass."""
+"""Builder of typed graphs: type promotion, weak values, broadcasting; it collects the checks that a call must pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of a call's extents, and the error messages of those that fail."""
+"""Whether a call's extents pass a check, and the text of the ShapeError of each kind of check that fails."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def holds(check: Check, extents: Mapping[Symbol, int]) -> bool:
     return attention_checks.holds(check, values)
 
 
-def explain(check: Check, extents: Mapping[Symbol, int]) -> ShapeError:
+def shape_error(check: Check, extents: Mapping[Symbol, int]) -> ShapeError:
     """Error of a failed check, pointing at the operation that needs it."""
     message, note, help, code = _words(check, extents)
     site = check.site

@@ -10,7 +10,7 @@ from functools import cached_property
 from ..errors import FusedslError, LimitError, ShapeError
 from . import shapes
 from .builder import GraphBuilder, fail
-from .checks import explain
+from .checks import shape_error
 from .dims import Dim, product
 from .graph import Check, Node, Type, node
 from .joins import promoted
@@ -165,7 +165,7 @@ def require_one(b: GraphBuilder, x: Node, axis: int, other: int, letter: str) ->
     first, second = x.type.shape[axis], x.type.shape[other]
     check = Check("contract", (first, second), "einsum", (x.type,), (letter,), b.site)
     if b.is_unit(first) != b.is_unit(second):
-        raise explain(check, b.extents)
+        raise shape_error(check, b.extents)
     _require_same(b, first, second, check)
 
 

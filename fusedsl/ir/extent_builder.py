@@ -1,4 +1,4 @@
-"""Extents of a graph under construction: which are 1, which are equal, and the checks that a call must pass."""
+"""Extents of a graph under construction: which are 1, which are equal, and the list of checks of a call so far."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import ShapeError
-from .checks import describe, explain, holds
+from .checks import describe, holds, shape_error
 from .dims import Dim, Expression, Symbol, evaluate, expression, parts
 from .graph import Check, Node, Parameter, Site, Type, constant, node
 from .types import BOOL, FLOAT64, INT64, DType
@@ -125,7 +125,7 @@ class ExtentBuilder:
         if a == b:
             return
         if isinstance(a, int) and isinstance(b, int):  # one of two constants is wrong
-            raise explain(next(c for c in self.checks if not holds(c, self.extents)), self.extents)
+            raise shape_error(next(c for c in self.checks if not holds(c, self.extents)), self.extents)
         if isinstance(a, Expression) or isinstance(b, int):
             a, b = b, a  # prefer a symbol or a number
         if isinstance(a, Expression) and isinstance(b, Expression) and _mentions(a, b):

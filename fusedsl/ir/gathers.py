@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError
 from . import index_keys
 from .builder import GraphBuilder, fail
-from .checks import explain
+from .checks import shape_error
 from .dims import Dim, expression, product
 from .graph import Check, Node, Site, Type, node
 from .index_keys import FULL_SLICE, basic_index, full_key, index_entries
@@ -202,7 +202,7 @@ def require_same(b: GraphBuilder, what: str, x: Node, other: Node, axis: int | N
             continue
         check = Check("equal", (d, e, k - x.type.rank), what, (x.type, other.type), site=b.site)
         if b.is_unit(d) != b.is_unit(e):
-            raise explain(check, b.extents)
+            raise shape_error(check, b.extents)
         if not b.is_unit(d):
             b._require_equal(d, e, check, k - x.type.rank)
 

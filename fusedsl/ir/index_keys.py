@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ShapeError
 from .builder import GraphBuilder, fail
-from .checks import explain
+from .checks import shape_error
 from .dims import Dim, expression
 from .graph import Check, Node, Site, Type, node
 
@@ -84,7 +84,7 @@ def _entry(b: GraphBuilder, x: Node, axis: int, k, position: int, site: Site) ->
     check = Check("index", (k, n), "index", (x.type,), site=site)
     if isinstance(k, int) and isinstance(n, int):
         if not -n <= k < n:
-            raise fail(explain(check, b.extents), position)
+            raise fail(shape_error(check, b.extents), position)
     else:
         b.checks.append(check)
     if not isinstance(k, int):  # a symbolic index may be negative: it wraps when the call's extents are known

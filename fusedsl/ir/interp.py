@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DTypeError
-from .checks import explain, holds, spelled
+from .checks import holds, shape_error, spelled
 from .contraction import Subscripts
 from .dims import Extents, Symbol, evaluate
 from .folds import highest, lowest
@@ -39,7 +39,7 @@ def interpret(graph: Graph, arguments: Sequence, evaluated: Evaluated | None = N
     extents, evaluated = extents_of(arguments), evaluated or evaluate_node
     for check in graph.checks:
         if not holds(check, extents):
-            raise explain(check, extents)
+            raise shape_error(check, extents)
     values: dict[Node, np.ndarray] = {}
     with np.errstate(all="ignore"):
         for n, done in last_uses(graph):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..errors import ArgumentError, ShapeError
 from .builder import GraphBuilder, fail
-from .checks import explain
+from .checks import shape_error
 from .dims import Dim, expression
 from .gathers import GUARDED, INSIDE, WRAPPED, at_position, before_axes, require_same, total
 from .graph import Check, Node
@@ -166,7 +166,7 @@ def _require_elements(b: GraphBuilder, x: Node, n: Dim) -> None:
     """Check that the axis has elements to continue."""
     check = Check("nonempty", (n,), "pad", (x.type,), site=b.site)
     if n == 0:
-        raise explain(check, b.extents)
+        raise shape_error(check, b.extents)
     if not isinstance(n, int):
         b.checks.append(check)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..errors import ArgumentError, ShapeError
 from . import index_keys, shapes
 from .builder import GraphBuilder
-from .checks import explain
+from .checks import shape_error
 from .dims import Dim
 from .graph import Check, Node, Type, node
 from .ops import reduced_dtype
@@ -96,6 +96,6 @@ def _require(b: GraphBuilder, x: Node, k: Dim, n: Dim) -> None:
         raise ArgumentError(f"topk takes a k of 1 or more, not {k}", "argument.topk", help="k is a literal")
     check = Check("enough", (n, k), "topk", (x.type,), site=b.site)
     if isinstance(n, int) and n < k:
-        raise explain(check, b.extents)
+        raise shape_error(check, b.extents)
     if n != k:
         b.checks.append(check)

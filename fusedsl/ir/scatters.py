@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..errors import DTypeError, ShapeError
 from . import gathers, shapes
 from .builder import GraphBuilder, fail
-from .checks import explain
+from .checks import shape_error
 from .dims import Dim, product
 from .folds import highest, lowest
 from .graph import Check, Node, Type, node
@@ -173,6 +173,6 @@ def require_index_axis(b: GraphBuilder, ids: Node, x: Node, what: str) -> None:
         raise fail(error, 1)
     check = Check("equal", (ids.type.shape[0], x.type.shape[0], 0), what, (ids.type, x.type), site=b.site)
     if b.is_unit(ids.type.shape[0]) != b.is_unit(x.type.shape[0]):
-        raise explain(check, b.extents)
+        raise shape_error(check, b.extents)
     if not b.is_unit(x.type.shape[0]):
         b._require_equal(ids.type.shape[0], x.type.shape[0], check, 0)

@@ -1,4 +1,4 @@
-"""Builder of views and reductions, and the checks of shapes that a call must pass."""
+"""Builder of views and reductions; shapes that do not fit raise `shape_error`, or become checks of the plan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from .builder import GraphBuilder
-from .checks import explain, holds
+from .checks import holds, shape_error
 from .dims import Dim, evaluate, expression, product
 from .graph import Check, Node, Type, node
 from .index_keys import basic_index, whole_axis
@@ -75,7 +75,7 @@ def require_elements(b: GraphBuilder, fold: str, x: Node, axes) -> None:
     if dims:
         check = Check("nonempty", dims, fold, (x.type,), site=b.site)
         if any(evaluate(d, b.extents) == 0 for d in dims):
-            raise explain(check, b.extents)
+            raise shape_error(check, b.extents)
         b.checks.append(check)
 
 
@@ -152,13 +152,13 @@ def require_groups(b: GraphBuilder, x: Node, groups: Dim) -> None:
     if check.dims[0] != groups:
         b.checks.append(check)
         if isinstance(groups, int) and not holds(check, b.extents):
-            raise explain(check, b.extents)
+            raise shape_error(check, b.extents)
 
 
 def _require_extent(b: GraphBuilder, fixed: Dim, d: Dim, check: Check, axis: int) -> None:
     """An extent that broadcasting must not change: the other one is equal to it, even if it is 1."""
     if b.canonical(fixed) != b.canonical(d) and b.is_unit(fixed):
-        raise explain(replace(check, dims=(fixed, d, axis), site=b.site), b.extents)
+        raise shape_error(replace(check, dims=(fixed, d, axis), site=b.site), b.extents)
     b._require_equal(fixed, d, check, axis)
 
 
@@ -204,7 +204,7 @@ def reshape(b: GraphBuilder, x: Node, shape: Sequence[Dim]) -> Node:
     if check.dims[0] != check.dims[1]:
         b.checks.append(check)
         if all(isinstance(d, int) for d in check.dims):
-            raise explain(check, b.extents)
+            raise shape_error(check, b.extents)
     if final == x.type.shape:
         return x
     kept = [d for d in x.type.shape if d != 1]

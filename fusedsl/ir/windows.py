@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..errors import ArgumentError
 from . import joins, row_ops, shapes
 from .builder import GraphBuilder, fail
-from .checks import explain
+from .checks import shape_error
 from .dims import Dim, evaluate, expression
 from .folds import FOLDS
 from .gathers import GUARDED, INSIDE, at_position, gather, in_range
@@ -54,7 +54,7 @@ def require_windows(b: GraphBuilder, x: Node, axis: int, n: Dim, what: str = "sl
     size = x.type.shape[axis]
     check = Check("enough", (size, n), what, (x.type,), site=b.site)
     if n != 1 and evaluate(size, b.extents) < evaluate(n, b.extents):
-        raise explain(check, b.extents)
+        raise shape_error(check, b.extents)
     if not (isinstance(size, int) and isinstance(n, int)) and n not in (1, size):
         b.checks.append(check)
 

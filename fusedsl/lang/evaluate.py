@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import ArgumentError
 from ..ir import graph as ir
-from ..ir.checks import explain, holds
+from ..ir.checks import holds, shape_error
 from ..ir.types import DTYPES
 from . import calls, parameter_kinds
 from .environment import ERROR_VALUE, Environment, ErrorValue, UserFunction
@@ -51,7 +51,7 @@ class TextEvaluator(ExpressionEvaluator):
             results = self._statements(program, env)
         if self.faults:
             broken = (
-                explain(c, self.builder.extents) for c in self.builder.checks if not holds(c, self.builder.extents)
+                shape_error(c, self.builder.extents) for c in self.builder.checks if not holds(c, self.builder.extents)
             )
             self.faults += root_causes(self.text or "", list(broken), self.faults)
             raise self.combined_error()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..errors import ArgumentError, LimitError, ShapeError
 from ..ir import index_keys, joins, row_ops, shapes
 from ..ir.builder import GraphBuilder, fail
-from ..ir.checks import explain
+from ..ir.checks import shape_error
 from ..ir.gathers import before_axes
 from ..ir.graph import Check, Node
 from ..ir.types import BOOL, DType
@@ -217,5 +217,5 @@ def _check_position(b: GraphBuilder, x: Node, kth: int, axis: int) -> None:
     n = x.type.shape[shapes.normalize_axis(b, x, axis)]
     check = Check("index", (kth, n), "partition", (x.type,), site=b.site)
     if isinstance(n, int) and not -n <= kth < n:
-        raise fail(explain(check, b.extents), 1)
+        raise fail(shape_error(check, b.extents), 1)
     b.checks.append(check)

@@ -16,7 +16,7 @@ from ..backends.cuda.rows_and_columns.schedule import schedule_rows_and_columns
 from ..errors import FusedslError
 from ..fusion.formulation import AttentionMode, Formulation, ProductMode
 from ..hardware import Hardware, hardware_facts
-from ..ir.checks import explain, holds, require_size
+from ..ir.checks import holds, require_size, shape_error
 from ..ir.dims import Dim, Extents, Symbol, evaluate
 from ..ir.graph import Parameter, Type
 from ..ir.types import BOOL
@@ -102,7 +102,7 @@ def specialization_group(name: str, options: Options, plan: Plan) -> Specializat
 
 def check_call(plan: Plan, extents: Mapping[Symbol, int]) -> None:
     """Raise the ShapeError of the first check that these extents break; further independent ones are its `others`."""
-    failed: list[FusedslError] = [explain(c, extents) for c in plan.checks if not holds(c, extents)]
+    failed: list[FusedslError] = [shape_error(c, extents) for c in plan.checks if not holds(c, extents)]
     if failed:
         from ..lang.error_cascade import root_causes
 

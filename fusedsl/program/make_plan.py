@@ -15,8 +15,8 @@ from ..fusion.formulation import Formulation, ProductMode
 from ..fusion.fusion_group import Decision, FusionGroup, Partition
 from ..fusion.horizontal import horizontal_candidates, pack_launches
 from ..fusion.merge_similar import NamedGroup, merge_similar
-from ..fusion.messages import describe_fold
 from ..fusion.partition_graph import Fits, fits_in, partition_graph, priced_for
+from ..fusion.refusal_reasons import describe_fold
 from ..fusion.register_budget import FEWEST
 from ..fusion.renumber_temporaries import renumber_temporaries
 from ..fusion.shared_planning import planned_once, shared_planning

@@ -8,7 +8,7 @@ from ...ir.graph import Node
 from ..alpha_equivalence import share_equivalent
 from ..formulation import STORED, AttentionMode
 from ..fusion_group import Decision
-from ..messages import describe_fold
+from ..refusal_reasons import describe_fold
 from ..scalar_program import ScalarProgram
 from .find_attention import AttentionMatches, AttentionPattern, Fits, match_attention
 from .operand_dtypes import widen_values

@@ -1,4 +1,5 @@
-"""Scores (q·k sums inside reduced elements), and the factors of elements: weights p and values v."""
+"""Finds scores (q·k sums inside reduced elements), moves other factors out of their sums, and splits elements into
+factors: weights p and values v."""
 
 from __future__ import annotations
 
@@ -176,7 +177,7 @@ def split_weight(
 
 
 def hoist_score_factors(value: Node, kv_axis: Axis, running_reference: bool) -> Node:
-    """An element whose scores are sums of q * k alone: their other factors multiply the sums.
+    """The element, rewritten so that its scores are sums of q * k alone: their other factors multiply the sums.
 
     With a `running_reference`, operands keep their casts.
     """

@@ -1,4 +1,7 @@
-"""Texts of fusion decisions: names of folds and stores, and reasons against sharing a kernel."""
+"""Reasons against sharing a kernel, as explain() prints them, and the names of folds and stores in decisions.
+
+A reason that one condition of the partition gives is a literal there, in `_refuse`.
+"""
 
 from __future__ import annotations
 
