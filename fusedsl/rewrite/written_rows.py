@@ -81,6 +81,7 @@ def _part(n: Node, x: Node, chosen: Node) -> Node:
 
 def settled(condition: Node, known: Known, depth: int = DEEPEST) -> bool | None:
     """Whether a condition holds at these positions; None where they do not say."""
+    known = _broadcast(condition, known)
     if condition.op in (*AND, *OR) and depth:
         ends = condition.op in OR  # what one operand decides
         sides = [settled(side, known, depth - 1) for side in condition.args]
@@ -103,10 +104,15 @@ def settled(condition: Node, known: Known, depth: int = DEEPEST) -> bool | None:
 def _number(n: Node, known: Known) -> Any:
     """An integer, or an extent, that a value is at these positions; None where they do not say."""
     if n.op == "iota":
-        return known.get(-1)
+        return _broadcast(n, known).get(-1)
     if n.op == "size":
         return n.attr
     return value_of(n) if n.op == "const" and n.type.dtype.kind in "iu" else None
+
+
+def _broadcast(n: Node, known: Known) -> Known:
+    """The positions in an operand, from those in what it is broadcast to: the first of an axis of one element."""
+    return {axis: 0 if -axis <= n.type.rank and n.type.shape[axis] == 1 else known[axis] for axis in known}
 
 
 def _below(view: Node, known: Known) -> dict[int, Dim]:

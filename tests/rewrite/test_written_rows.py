@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from oracle import evaluate as interpreted
 
 import fusedsl as fd
 
@@ -81,6 +82,14 @@ def test_a_read_sees_the_write_before_it(function):
     want, got = function(p), fused(p)
     for one, right in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,)):
         np.testing.assert_allclose(one, right, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("condition", ["arange(1) == 0", "(arange(7) == 2)[2:3]", "arange(1) == arange(7)"])
+def test_a_condition_of_one_row_holds_of_all_rows(condition):
+    p = np.random.default_rng(0).standard_normal((7, 6)).astype(np.float32)
+    for row in (0, 5):
+        text = f"where(({condition})[:, None], p, -p)[{row}]"
+        np.testing.assert_array_equal(fd.kernel(text, fallback=False)(p), interpreted(text, p=p))
 
 
 def test_a_row_that_was_written_asks_no_other_write():
