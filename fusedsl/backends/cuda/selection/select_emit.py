@@ -13,7 +13,7 @@ from ..rows.emit_early_gathers import EarlyGathers
 from ..rows.emit_elements import RowElements
 from ..rows.emit_index import RowIndex
 from ..rows_and_columns import grid_dim
-from ..scan_sort import columns_of, key_codec, load_entries, values_of
+from ..scan_sort import columns_of, key_codec, load_entries, load_entry, load_entry_at, values_of
 from ..scan_sort.scan_schedule import max_misalignment
 from ..scan_sort.sort_emit import THREAD_GROUP, RowSort
 from ..scan_sort.sort_method import sort_of
@@ -35,7 +35,7 @@ from . import (
     selector,
     shift_of_next,
 )
-from .select_schedule import BITS, BUFFERS, HEADER, SelectSchedule, counters, entry_bytes, first_bins, ranks
+from .select_schedule import BITS, BUFFERS, HEADER, SelectSchedule, counters, entry_bytes, first_bins, places_of, ranks
 
 SHARE = ("block_in_row", "blocks_per_row")
 
@@ -78,8 +78,12 @@ class SelectedOrder:
             self.row.bind(load_ranked_entries=load_entries(codec, each))
             self.row.bind(ranked_values=values_of(codec, each), ranked_positions=columns_of(codec, each))
             src.bind("ranks", Tile(width=1, vectors=each, step=schedule.threads, checks="v" * each))
-        for k in range(len(wanted)):
-            self.row.bind(**{f"load_rank_{k}": entry_of_rank(chosen, k)})
+        for k, place in enumerate(places_of(sort)):
+            if sort.count is None:
+                load = entry_of_rank(chosen, k)
+            else:  # the candidates in order are the first of the row
+                load = load_entry_at(codec) if isinstance(place, Value) else load_entry(codec, place)
+            self.row.bind(**{f"load_rank_{k}": load})
 
     def emit(self, phase: Phase, column: str) -> None:
         if phase.sort is None:
@@ -92,14 +96,15 @@ class SelectedOrder:
 
     def read(self, sort: Sort) -> None:
         """What a thread holds of the first elements, and the row values that are elements of the order."""
-        src, wanted = self.src, ranks(sort)
+        src, wanted = self.src, places_of(sort)
         if sort.count is not None:
             rank = f"{self.index}(thread_in_row)"
             src.assign("ranked", self.functions["load_ranked_entries"]("ordered", rank, self.row.limit_of(sort)))
             self.row.read_ranked(sort)
         for part, place, value in sort.places:
             k = wanted.index(place)
-            src.assign(f"entry_at_{k}", self.functions[f"load_rank_{k}"]("ordered"))
+            given = ("ordered", place.name) if sort.count is not None and isinstance(place, Value) else ("ordered",)
+            src.assign(f"entry_at_{k}", self.functions[f"load_rank_{k}"](*given))
             src.assign(value.name, self.functions[f"entry_{part}"](f"entry_at_{k}"))
             src.ready.add(value.name)
 

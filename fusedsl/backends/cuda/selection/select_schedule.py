@@ -9,7 +9,7 @@ from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import most_registers_with_arguments, register_count
-from ....kernel_ir.phase import Sort
+from ....kernel_ir.phase import Sort, Value
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import RowSchedule, row_width
 from ..scan_sort.radix_schedule import RadixSortSchedule, can_radix_sort
@@ -57,9 +57,14 @@ class SelectSchedule(RowSchedule):
         return replace(launch, semaphores=groups * counters(sort), shared=shared_bytes(sort, self.limit))
 
 
-def ranks(sort: Sort) -> tuple[object, ...]:
-    """The ranks that are wanted: of the first `count` the last, else those of the places."""
-    return (sort.count - 1,) if sort.count is not None else tuple(dict.fromkeys(place for _, place, _ in sort.places))
+def places_of(sort: Sort) -> tuple[int | Value, ...]:
+    """The ranks whose elements are row values."""
+    return tuple(dict.fromkeys(place for _, place, _ in sort.places))
+
+
+def ranks(sort: Sort) -> tuple[int | Value, ...]:
+    """The ranks that digits are searched for: of the first `count` the last, else those of the places."""
+    return (sort.count - 1,) if sort.count is not None else places_of(sort)
 
 
 def first_bins(sort: Sort) -> int:
