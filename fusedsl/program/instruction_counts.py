@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..backends.cuda.matmul.schedule import EDGE
+from ..backends.cuda.matmul.schedule import TILE_MN
 from ..kernel_ir.instruction_cost import double_instructions, special_functions, total_cost
 from ..kernel_ir.phase import Body
 
@@ -28,5 +28,5 @@ def matmul_instructions(batch: int, rows: int, columns: int, terms: int) -> floa
 
     A multiply-add takes SHARED_READS reads of shared memory, and an operand's element is staged once per tile.
     """
-    staged = rows * -(-columns // EDGE) + columns * -(-rows // EDGE)
+    staged = rows * -(-columns // TILE_MN) + columns * -(-rows // TILE_MN)
     return batch * terms * (rows * columns * (1 + SHARED_READS) + staged * ADDRESSING)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import log2, prod
 
-from ..backends.cuda.matmul.schedule import EDGE
+from ..backends.cuda.matmul.schedule import TILE_MN
 from ..backends.cuda.scan_sort.radix_schedule import RadixSortSchedule, pass_bytes, passes
 from ..backends.cuda.scan_sort.sort_method import sort_of
 from ..backends.cuda.scan_sort.sort_schedule import SortSchedule
@@ -131,7 +131,7 @@ def _matmul_totals(kernel: KernelIR, products: MatmulAxes, bound: BoundKernel) -
         totals[0] += matmul_instructions(batch, rows, columns, steps)
         totals[2] += batch * rows * columns * steps if wide else 0
         for body, own, other in zip(pair, (rows, columns), (columns, rows)):
-            add_counts(totals, body, batch * own * steps * -(-other // EDGE))
+            add_counts(totals, body, batch * own * steps * -(-other // TILE_MN))
     row = kernel.phases[0].row
     if row is not None:
         add_counts(totals, row, batch * rows * columns)

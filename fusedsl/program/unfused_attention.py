@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from ..backends.cuda.matmul.schedule import EDGE, THREADS
+from ..backends.cuda.matmul.schedule import THREADS, TILE_MN
 from ..fusion.roofline import TENSOR_SHARE, Work, seconds
 from ..hardware import Hardware
 from ..ir.types import FLOAT32, FLOAT64
@@ -79,7 +79,7 @@ def stored_seconds(kernel: AttentionKernel, bound: BoundKernel, hardware: Hardwa
 
 def _weighted_product_seconds(sides: tuple[int, int, int, int], wide: bool, weights: Work, hardware: Hardware) -> float:
     """The seconds of P @ V: weights are computed for each tile, or stored before, whichever is faster."""
-    again = -(-sides[2] // EDGE)
+    again = -(-sides[2] // TILE_MN)
     inside = seconds(_product(sides, wide, weights.read, weights, again), hardware)
     stored = replace(weights, written=weights.read)
     product = _stored_product(sides, wide, weights.read, hardware)
@@ -100,7 +100,7 @@ def _stored_product(sides: tuple[int, int, int, int], wide: bool, moved: float, 
     if hardware.cc < (8, 0) or (wide and not hardware.double_tensor_cores):
         return _product(sides, wide, moved)
     batch, rows, columns, terms = sides
-    tiles = batch * -(-rows // EDGE) * -(-columns // EDGE) * max(1, terms // SPLIT)
+    tiles = batch * -(-rows // TILE_MN) * -(-columns // TILE_MN) * max(1, terms // SPLIT)
     rate = library_rate(FLOAT64 if wide else FLOAT32, hardware) * (OWN_DOUBLE_SHARE if wide else OWN_SHARE)
     rate *= min(1.0, max(1, tiles) / hardware.multiprocessors)
     products = batch * rows * columns * terms * hardware.rate(hardware.tensor) * TENSOR_SHARE / rate
@@ -112,6 +112,6 @@ def _product(sides: tuple[int, int, int, int], wide: bool, moved: float, other: 
     batch, rows, columns, terms = sides
     issued = matmul_instructions(*sides) + batch * rows * columns * STORED_PRODUCT_ACCESSES + other.instructions * times
     double = batch * rows * columns * terms if wide else 0
-    blocks = max(1, batch * -(-rows // EDGE) * -(-columns // EDGE))
+    blocks = max(1, batch * -(-rows // TILE_MN) * -(-columns // TILE_MN))
     chain = issued / (blocks * THREADS)
     return Work(moved, 0, issued, other.special * times, double + other.double * times, chain=chain)

@@ -19,10 +19,11 @@ from ..compiler.numba_backend import F64, I32, Emitter, ir
 
 INV_LN2, TWO_OVER_PI = 1.4426950408889634, 0.6366197723675814
 ROUND = ROUNDER[FLOAT64]
-CONSTANT, PLAIN = 4, str.maketrans("-+.", "mp_")  # an address space; of names
-NEAR = 0x41300000  # the upper word of 2**20: angles below are reduced by π/2 in three parts
+CONST_ADDRSPACE = 4  # constant memory
+NAME_CHARACTERS = str.maketrans("-+.", "mp_")  # for those of a float that a name cannot have
+NEAR = 0x41300000  # the high word of 2**20: angles below are reduced by π/2 in three parts
 MOST_EXPONENT = 0x40890000  # that of 800: beyond ±750, e^x is infinite or 0
-SQRT_HALF, ONE, LEAST_NORMAL = 0x3FE6A09E, 0x3FF00000, 0x00100000  # upper words
+SQRT_HALF, ONE, LEAST_NORMAL = 0x3FE6A09E, 0x3FF00000, 0x00100000  # high words
 # (e^r - 1 - r) / r² for |r| <= ln 2 / 2
 EXP = (
     *(0.5, 0.1666666666666667, 0.041666666666666685, 0.008333333333326112, 0.0013888888888874352),
@@ -47,13 +48,13 @@ THIRD, THIRD_LOW = 0.3333333333333333, 1.850371707708594e-17
 LN2_HIGH, LN2_LOW = LN2_PARTS[FLOAT64]
 
 
-def upper(x: LLVMValue) -> LLVMValue:
-    """The upper word: sign, exponent, 20 bits of the fraction."""
+def high_word(x: LLVMValue) -> LLVMValue:
+    """The high word: sign, exponent, 20 bits of the fraction."""
     return (x.bits() >> 32).to(INT32)
 
 
-def with_upper(x: LLVMValue, word: LLVMValue) -> LLVMValue:
-    """x with another upper word."""
+def with_high_word(x: LLVMValue, word: LLVMValue) -> LLVMValue:
+    """x with another high word."""
     low = x.bits() & 0xFFFFFFFF
     return (low | (word.to(INT64) << 32)).reinterpret(FLOAT64)
 
@@ -61,10 +62,10 @@ def with_upper(x: LLVMValue, word: LLVMValue) -> LLVMValue:
 def polynomial(x: LLVMValue, coefficients: tuple[float, ...]) -> LLVMValue:
     """Σ coefficients[i] · x^i, in Horner's form. Constant memory takes one instruction each, code two."""
     module, kind = x.builder.module, ir.ArrayType(F64, len(coefficients))
-    name = f"coefficients_{len(coefficients)}_{coefficients[-1].hex().translate(PLAIN)}"
+    name = f"coefficients_{len(coefficients)}_{coefficients[-1].hex().translate(NAME_CHARACTERS)}"
     table = module.globals.get(name)
     if table is None:
-        table = ir.GlobalVariable(module, kind, name, addrspace=CONSTANT)
+        table = ir.GlobalVariable(module, kind, name, addrspace=CONST_ADDRSPACE)
         table.linkage, table.global_constant, table.align = "internal", True, 8
         table.initializer = ir.Constant(kind, list(coefficients))
     total = _constant(x.builder, table, len(coefficients) - 1)
@@ -79,45 +80,45 @@ def _constant(builder: ir.IRBuilder, table: ir.GlobalVariable, k: int) -> LLVMVa
     return LLVMValue(builder, FLOAT64, builder.call(piece, [pointer], attrs=("nounwind", "readnone")))
 
 
-def size_of(x: LLVMValue) -> LLVMValue:
+def fabs(x: LLVMValue) -> LLVMValue:
     return (x.bits() & 0x7FFFFFFFFFFFFFFF).reinterpret(FLOAT64)
 
 
-def with_sign(x: LLVMValue, sign: LLVMValue) -> LLVMValue:
+def copysign(x: LLVMValue, sign: LLVMValue) -> LLVMValue:
     """x >= 0 with the sign of another number."""
     return (x.bits() | (sign.bits() & -(1 << 63))).reinterpret(FLOAT64)
 
 
-def whole(x: LLVMValue, scale: float) -> tuple[LLVMValue, LLVMValue]:
+def round_scaled(x: LLVMValue, scale: float) -> tuple[LLVMValue, LLVMValue]:
     """x · scale rounded, as a float64 and as an int32; NaN, and beyond 2^31, any integer."""
     shifted = fma(x, scale, ROUND)
     return shifted - ROUND, shifted.bits().to(INT32)
 
 
-def scaled(x: LLVMValue, n: LLVMValue) -> LLVMValue:
+def ldexp(x: LLVMValue, n: LLVMValue) -> LLVMValue:
     """x · 2^n for x within 1/2 and 2 and |n| < 2000, rounded once; beyond float64 infinity or 0."""
     half = n >> 1
     factor = ((half + 1023) << 20).to(INT64) << 32
-    return with_upper(x, upper(x) + ((n - half) << 20)) * factor.reinterpret(FLOAT64)
+    return with_high_word(x, high_word(x) + ((n - half) << 20)) * factor.reinterpret(FLOAT64)
 
 
-def reduced(x: LLVMValue, tail: LLVMValue | None = None) -> tuple[LLVMValue, LLVMValue]:
-    """(r, n): x + tail = n ln 2 + r."""
-    n, count = whole(x, INV_LN2)
+def cody_waite_reduce(x: LLVMValue, tail: LLVMValue | None = None) -> tuple[LLVMValue, LLVMValue]:
+    """(r, n): x + tail = n ln 2 + r (Cody and Waite)."""
+    n, count = round_scaled(x, INV_LN2)
     r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
     return (r if tail is None else r + tail), count
 
 
-def grown(r: LLVMValue) -> LLVMValue:
+def expm1_reduced(r: LLVMValue) -> LLVMValue:
     """e^r - 1 for |r| <= ln 2 / 2."""
     return fma(polynomial(r, EXP), r * r, r)
 
 
 def exp(x: LLVMValue, tail: LLVMValue | None = None) -> LLVMValue:
     """e^(x + tail)."""
-    r, n = reduced(x, tail)
-    value = scaled(grown(r) + 1, n)
-    return select(x < -746, 0, select(x <= 710, value, x + inf))  # of NaN, the value is any number
+    r, n = cody_waite_reduce(x, tail)
+    value = ldexp(expm1_reduced(r) + 1, n)
+    return select(x < -746, 0, select(x <= 710, value, x + inf))  # for NaN `value` is unspecified; x + inf returns NaN
 
 
 def reciprocal(x: LLVMValue) -> LLVMValue:
@@ -131,13 +132,13 @@ def reciprocal(x: LLVMValue) -> LLVMValue:
     return near
 
 
-def split(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
-    """(n, f): x = 2^n (1 + f), 1 + f within √½ and √2, for finite x > 0."""
-    tiny = upper(x) < LEAST_NORMAL
+def decompose(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
+    """(n, f): x = 2^n (1 + f), 1 + f within √½ and √2, for finite x > 0; as frexp, but for that range."""
+    tiny = high_word(x) < LEAST_NORMAL
     x = select(tiny, x * 2.0**54, x)
-    word = upper(x) + (ONE - SQRT_HALF)
+    word = high_word(x) + (ONE - SQRT_HALF)
     n = (word >> 20) - select(tiny, word.like(1023 + 54), 1023)
-    f = with_upper(x, (word & 0xFFFFF) + SQRT_HALF) - 1
+    f = with_high_word(x, (word & 0xFFFFF) + SQRT_HALF) - 1
     return from_signed(n), f
 
 
@@ -157,7 +158,7 @@ def from_integer(e: Emitter, n: ir.Value, signed: bool) -> ir.Value:
 
 
 def log(x: LLVMValue) -> LLVMValue:
-    n, f = split(x)
+    n, f = decompose(x)
     bottom = f + 2
     inverse = reciprocal(bottom)
     s = f * inverse
@@ -179,7 +180,7 @@ def product(x: LLVMValue, y: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
 
 def long_log(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """log x in two parts, to 2^-65 of it, for x >= 0: n ln 2 + 2 artanh s, s = f / (2 + f) in two parts as well."""
-    n, f = split(x)
+    n, f = decompose(x)
     bottom = f + 2
     inverse = reciprocal(bottom)
     s, _ = product(f, inverse)
@@ -203,7 +204,7 @@ def long_log(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
 
 def signed_power(x: LLVMValue, y: LLVMValue, value: LLVMValue) -> LLVMValue:
     """x ** y for x < 0 or x = -0, from |x| ** y: by whether y is whole, and odd."""
-    size, shifted = size_of(y), size_of(y) + 2.0**52
+    size, shifted = fabs(y), fabs(y) + 2.0**52
     large = size >= 2.0**52
     last = select(large, select(size < 2.0**53, y.bits(), 0), shifted.bits()) & 1
     is_whole = large | (shifted - 2.0**52 == size)
@@ -214,25 +215,25 @@ def signed_power(x: LLVMValue, y: LLVMValue, value: LLVMValue) -> LLVMValue:
 
 def power(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """|x| ** y as C's pow has it: e^(y log |x|), with 11 more bits in the exponent."""
-    high, low = long_log(size_of(x))
+    high, low = long_log(fabs(x))
     exponent, tail = product(y, high)
-    within = (upper(exponent) & 0x7FFFFFFF) < MOST_EXPONENT
+    within = (high_word(exponent) & 0x7FFFFFFF) < MOST_EXPONENT
     value = exp(exponent, select(within, fma(y, low, tail), 0))
     return select((x == 1) | ((y.bits() << 1) == 0), 1, value)
 
 
 def erf(x: LLVMValue) -> LLVMValue:
     """-(e^y - 1) for y = log(erfc |x|), one polynomial all over."""
-    size = size_of(x)
+    size = fabs(x)
     size = select(size > 6, 6, size)
-    r, n = reduced(polynomial(size, ERF) * size * -1)
-    power = scaled(r.like(1.0), n)
-    return with_sign(fma(power * -1, grown(r), 1 - power), x)
+    r, n = cody_waite_reduce(polynomial(size, ERF) * size * -1)
+    power = ldexp(r.like(1.0), n)
+    return copysign(fma(power * -1, expm1_reduced(r), 1 - power), x)
 
 
 def sine_and_cosine(x: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
     """(sin r, cos r, q): x = q π/2 + r, for |x| < 2^20."""
-    turns, quadrant = whole(x, TWO_OVER_PI)
+    turns, quadrant = round_scaled(x, TWO_OVER_PI)
     r = x
     for part in HALF_PI_PARTS[FLOAT64]:
         r = fma(turns, -part, r)
@@ -244,7 +245,7 @@ def sine_and_cosine(x: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
 def of_quadrant(sine: LLVMValue, cosine: LLVMValue, quadrant: LLVMValue) -> LLVMValue:
     """sin of the angle so many quarter turns further."""
     value = select((quadrant & 1) == 0, sine, cosine)
-    return with_upper(value, upper(value) ^ ((quadrant & 2) << 30))
+    return with_high_word(value, high_word(value) ^ ((quadrant & 2) << 30))
 
 
 def sin(x: LLVMValue) -> LLVMValue:
@@ -265,7 +266,7 @@ def call(e: Emitter, name: str, x: ir.Value) -> ir.Value:
     number = LLVMValue(e.builder, FLOAT64, x)
     if name in EVERYWHERE:
         return EVERYWHERE[name](number).value
-    far = e.builder.icmp_unsigned(">=", (upper(number) & 0x7FFFFFFF).value, I32(NEAR))
+    far = e.builder.icmp_unsigned(">=", (high_word(number) & 0x7FFFFFFF).value, I32(NEAR))
     return e.rarely(far, [NEARBY[name](number).value], lambda: [e.call(F64, f"__nv_{name}", [x])])[0]
 
 
@@ -273,4 +274,4 @@ def raised(e: Emitter, x: ir.Value, y: ir.Value) -> ir.Value:
     """x to the power y."""
     base, exponent = (LLVMValue(e.builder, FLOAT64, value) for value in (x, y))
     value = power(base, exponent)
-    return e.rarely((upper(base) < 0).value, [value.value], lambda: [signed_power(base, exponent, value).value])[0]
+    return e.rarely((high_word(base) < 0).value, [value.value], lambda: [signed_power(base, exponent, value).value])[0]

@@ -21,10 +21,10 @@ from . import (
     udiv64,
     zero_accumulators,
 )
-from .emit_addresses import COLUMN, ROW, STEP, ElementAddresses
-from .schedule import CHAIN, DEPTH, EDGE, PADDED, MatmulSchedule, unique_factors
+from .emit_addresses import COLUMN, ROW, ElementAddresses, K
+from .schedule import CHAIN, SMEM_PITCH, TILE_K, TILE_MN, MatmulSchedule, unique_factors
 
-PARTS = 4  # columns of a thread, which are finished one after another
+COLUMN_CHUNKS = 4  # columns of a thread: the epilogue takes one after another
 ACCUMULATORS = TileIntrinsics("accumulators")
 
 
@@ -34,50 +34,52 @@ def emit_matmul(kernel: KernelIR, schedule: MatmulSchedule) -> str:
 
 
 class MatmulEmitter:
+    """Emits one kernel: where the block's tile is, the main loop over K-slices, the epilogue."""
+
     def __init__(self, kernel: KernelIR, schedule: MatmulSchedule):
         matmul = matmul_axes(kernel)
         assert matmul is not None
-        self.kernel, self.schedule, self.sides = kernel, schedule, matmul
+        self.kernel, self.schedule, self.matmul_axes = kernel, schedule, matmul
         self.src = SourceBuilder(kernel)
         steps = tuple(range(kernel.row_axes, kernel.axes))
-        self.axes = {ROW: matmul.rows, COLUMN: matmul.columns, STEP: steps}
+        self.axes = {ROW: matmul.rows, COLUMN: matmul.columns, K: steps}
         self.addresses = ElementAddresses(self.src, self.axes, matmul.batch)
-        self.packed = unique_factors(matmul)
+        self.factors = unique_factors(matmul)
         self.folds = kernel.phases[0].folds
 
     def source(self) -> str:
         src = self.src
         src.bind("tile", Tile(width=1, vectors=4, step=1, checks="...."))
         src.read_scalars()
-        self._find_square()
-        for k, (_, body) in enumerate(self.packed):
-            strip = src.bind(f"k_slice{k}", shared_bytes(DEPTH * PADDED * body.results[0].dtype.itemsize))
-            src.assign(f"k_slice{k}_at", strip())
-        self._sum()
-        for part in range(PARTS):
-            self._finish(part)
-        opening = header(self.kernel, f"products of matrices; each block computes {EDGE} × {EDGE} elements", "")
+        self._find_tile()
+        for k, (_, body) in enumerate(self.factors):
+            k_slice = src.bind(f"k_slice{k}", shared_bytes(TILE_K * SMEM_PITCH * body.results[0].dtype.itemsize))
+            src.assign(f"k_slice{k}_at", k_slice())
+        self._emit_mainloop()
+        for part in range(COLUMN_CHUNKS):
+            self._emit_epilogue(part)
+        opening = header(self.kernel, f"products of matrices; each block computes {TILE_MN} × {TILE_MN} elements", "")
         return src.text(opening, "Accumulate K-slices from shared memory, then run the epilogue.")
 
     # -- where the block stands
 
-    def _find_square(self) -> None:
-        """Split the block's number into a batch and a square, and find each operand's first element."""
+    def _find_tile(self) -> None:
+        """Split the linear block index into a batch and a tile, and find each operand's first element."""
         src, names = self.src, self.src.names
         for kind, axes in self.axes.items():
             src.assign(f"{kind}s", " * ".join(names.extent(a) for a in axes))
         src.assign("block_tile", f"int64({src.block})")
         for kind in (COLUMN, ROW):
-            src.assign(f"{kind}_tiles", f"({kind}s + {EDGE - 1}) >> {EDGE.bit_length() - 1}")
+            src.assign(f"{kind}_tiles", f"({kind}s + {TILE_MN - 1}) >> {TILE_MN.bit_length() - 1}")
             src.assign("outer_tile", udiv64("block_tile", f"{kind}_tiles"))
-            src.assign(f"{kind}_from", f"(block_tile - outer_tile * {kind}_tiles) * {EDGE}")
+            src.assign(f"{kind}_from", f"(block_tile - outer_tile * {kind}_tiles) * {TILE_MN}")
             src.assign("block_tile", "outer_tile")
         self.addresses.emit_batch("block_tile")
 
     # -- the accumulators
 
-    def _sum(self) -> None:
-        """Products of strips, in chains whose accumulators are added up."""
+    def _emit_mainloop(self) -> None:
+        """Products of K-slices, in chains whose accumulators are added up."""
         src, multiplications = self.src, []
         for k, use in enumerate(self.folds):
             makers = {"zero": zero_accumulators, "add": add_accumulators, "multiply": multiply_k_slices}
@@ -91,17 +93,17 @@ class MatmulEmitter:
                 src.assign(products, zero())
             src.assign("chunk_end", f"minimum(step_from + {CHAIN}, steps)")
             with src.while_("step_from < chunk_end"):
-                for k, (kind, body) in enumerate(self.packed):
-                    self._strip(k, kind, body)
+                for k, (kind, body) in enumerate(self.factors):
+                    self._stage_k_slice(k, kind, body)
                 src.emit(barrier())
-                for (products, _, _, multiply), pair in zip(multiplications, self.sides.factors):
-                    left, right = (self.packed.index(one) for one in zip((ROW, COLUMN), pair))
+                for (products, _, _, multiply), pair in zip(multiplications, self.matmul_axes.factors):
+                    left, right = (self.factors.index(one) for one in zip((ROW, COLUMN), pair))
                     src.assign(products, multiply(f"k_slice{left}_at", f"k_slice{right}_at", products))
-                src.emit(barrier(), f"step_from += {DEPTH}")
+                src.emit(barrier(), f"step_from += {TILE_K}")
             for k, (products, _, add, _) in enumerate(multiplications):
                 src.assign(f"totals{k}", add(f"totals{k}", products))
 
-    def _strip(self, k: int, kind: str, body: Body) -> None:
+    def _stage_k_slice(self, k: int, kind: str, body: Body) -> None:
         """Compute this thread's elements of a factor, and put them into shared memory."""
         src, along, dtype = self.src, self.schedule.k_contiguous[k], body.results[0].dtype
         bindings = {
@@ -114,8 +116,8 @@ class MatmulEmitter:
 
     # -- after the accumulators
 
-    def _finish(self, part: int) -> None:
-        """What follows the accumulators, for the elements of one of a thread's columns."""
+    def _emit_epilogue(self, part: int) -> None:
+        """The epilogue, for the elements of one of a thread's columns."""
         src = self.src
         src.bind("accumulators", Tile(width=1, vectors=16, step=1, checks="." * 16))
         bindings = {

@@ -13,7 +13,7 @@ from ..emit.source_text import TILE, SourceBuilder
 from ..tile import TileIntrinsics
 from .emit_coordinates import OperandCoordinates, coordinates
 
-ROW, COLUMN, STEP = "row", "column", "step"
+ROW, COLUMN, K = "row", "column", "step"
 Kinds = tuple[str, str]
 Scatter = Callable[[TileIntrinsics, str], Binding[Function]]
 
@@ -64,7 +64,7 @@ class ElementAddresses(OperandCoordinates):
     def factor(self, kind: str, body: Body, number: int, tile: TileIntrinsics = TILE) -> str:
         """Compute a factor at these rows or columns and steps; the name of its elements."""
         dtype = body.results[0].dtype
-        self.read({v.name for v in body.args}, (kind, STEP), f"factor_addresses{number}", tile=tile)
+        self.read({v.name for v in body.args}, (kind, K), f"factor_addresses{number}", tile=tile)
         name = f"factor{number}"
         masked = Instruction(name, "where", ("in_bounds", body.results[0].name, Constant(dtype, "0")), dtype)
         whole = Body((*body.args, Value("in_bounds", BOOL)), (Value(name, dtype),), (*body.instructions, masked))

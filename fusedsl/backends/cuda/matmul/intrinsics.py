@@ -1,7 +1,7 @@
 """Matmul intrinsics: K-slices of both factors in shared memory, an output tile in the threads' registers.
 
-An output tile has EDGE x EDGE elements. Of the 16 x 16 threads, thread (r, c) accumulates rows 4 r … 4 r + 3 of columns
-c, c + 16, c + 32 and c + 48; its 16 accumulators are ordered column by column.
+An output tile has TILE_MN x TILE_MN elements. Of the 16 x 16 threads, thread (r, c) accumulates rows 4 r … 4 r + 3 of
+columns c, c + 16, c + 32 and c + 48; its 16 accumulators are ordered column by column.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..tile.element_registers import element_type
 from ..tile.memory import ACCESS_BYTES, ld_shared, st_shared, store_vector
 from ..tile.tile import Tile
 from ..tile.valid_elements import ValidElements
-from .schedule import DEPTH, EACH, EDGE, PADDED, THREADS
+from .schedule import ELEMENTS_PER_THREAD, SMEM_PITCH, THREADS, TILE_K, TILE_MN
 
 TEAM, OWN = 16, 4  # threads along an edge, rows and columns of each
 
@@ -35,13 +35,13 @@ def _own_elements(e: Emitter, along: bool) -> list[tuple[ir.Value, ir.Value]]:
     K is contiguous (`along`), else at neighbouring lanes."""
     b = e.builder
     if along:
-        lane, step = _digits(e, DEPTH)
-        return [(b.add(lane, I32(k * (THREADS // DEPTH))), step) for k in range(EACH)]
-    step, lane = _digits(e, EDGE)
-    return [(lane, b.add(step, I32(k * (THREADS // EDGE)))) for k in range(EACH)]
+        lane, step = _digits(e, TILE_K)
+        return [(b.add(lane, I32(k * (THREADS // TILE_K))), step) for k in range(ELEMENTS_PER_THREAD)]
+    step, lane = _digits(e, TILE_MN)
+    return [(lane, b.add(step, I32(k * (THREADS // TILE_MN)))) for k in range(ELEMENTS_PER_THREAD)]
 
 
-@emitted(types.UniTuple(types.UniTuple(types.int64, EACH), 2))
+@emitted(types.UniTuple(types.UniTuple(types.int64, ELEMENTS_PER_THREAD), 2))
 def k_slice_coordinates(e, *, along: bool):
     """`coordinates()`: (lanes, steps) of the elements of a K-slice that this thread loads."""
     pairs = _own_elements(e, along)
@@ -61,8 +61,8 @@ def store_k_slice(e, base, tile, *, name: str, along: bool):
     """`put(at, values)`: this thread's elements of a K-slice into shared memory."""
     kind = dtype(name)
     b = e.builder
-    for (lane, step), value in zip(_own_elements(e, along), e.unpack(tile, EACH)):
-        index = b.add(b.mul(step, I32(PADDED)), lane)
+    for (lane, step), value in zip(_own_elements(e, along), e.unpack(tile, ELEMENTS_PER_THREAD)):
+        index = b.add(b.mul(step, I32(SMEM_PITCH)), lane)
         st_shared(e, kind, 1, _at(e, base, index, kind), [value])
 
 
@@ -89,9 +89,9 @@ def multiply_k_slices(e, a, c, accumulators_in, *, name: str):
     accumulators = e.unpack(accumulators_in, OWN * OWN)
     row, column = _digits(e, TEAM)
     first = e.builder.mul(row, I32(OWN))
-    for step in range(DEPTH):
-        x = _neighbours(e, kind, a, first, step * PADDED)
-        y = [_read(e, kind, 1, c, column, step * PADDED + part * TEAM)[0] for part in range(OWN)]
+    for step in range(TILE_K):
+        x = _neighbours(e, kind, a, first, step * SMEM_PITCH)
+        y = [_read(e, kind, 1, c, column, step * SMEM_PITCH + part * TEAM)[0] for part in range(OWN)]
         pairs = [(x[k % OWN], y[k // OWN]) for k in range(OWN * OWN)]
         accumulators = [fused_multiply_add(e, kind, *pair, acc) for pair, acc in zip(pairs, accumulators)]
     return accumulators
@@ -165,15 +165,15 @@ def _at(e: Emitter, base: ir.Value, index: ir.Value, kind: DType) -> ir.Value:
     return b.add(b.trunc(base, I32), b.mul(index, I32(kind.itemsize)))
 
 
-def _read(e: Emitter, kind: DType, width: int, base: ir.Value, index: ir.Value, further: int) -> list[ir.Value]:
-    at = e.builder.add(_at(e, base, index, kind), I32(further * kind.itemsize))
+def _read(e: Emitter, kind: DType, width: int, base: ir.Value, index: ir.Value, offset: int) -> list[ir.Value]:
+    at = e.builder.add(_at(e, base, index, kind), I32(offset * kind.itemsize))
     return ld_shared(e, kind, width, at)
 
 
-def _neighbours(e: Emitter, kind: DType, base: ir.Value, index: ir.Value, further: int) -> list[ir.Value]:
+def _neighbours(e: Emitter, kind: DType, base: ir.Value, index: ir.Value, offset: int) -> list[ir.Value]:
     """OWN neighbouring elements, in as few reads as there can be."""
     width = min(OWN, ACCESS_BYTES // kind.itemsize)
-    return [x for k in range(0, OWN, width) for x in _read(e, kind, width, base, index, further + k)]
+    return [x for k in range(0, OWN, width) for x in _read(e, kind, width, base, index, offset + k)]
 
 
 def fused_multiply_add(e: Emitter, kind: DType, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:

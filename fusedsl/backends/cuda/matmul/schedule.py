@@ -16,16 +16,16 @@ from ..small_matmul.schedule import schedule_small
 from .mma_schedule import schedule_mma
 from .sm90.schedule import schedule_sm90
 
-EDGE, DEPTH, THREADS = 64, 16, 256  # rows and columns of a block, steps of its strips, threads
-PADDED = EDGE + 4  # elements between a step and the next in shared memory: 16 bytes apart, and few banks meet
-EACH = EDGE * DEPTH // THREADS  # elements of a strip that a thread loads
+TILE_MN, TILE_K, THREADS = 64, 16, 256  # rows and columns of a block's tile, steps of its K-slices, threads
+SMEM_PITCH = TILE_MN + 4  # elements from a step to the next in shared memory: rows of 16 bytes, few bank conflicts
+ELEMENTS_PER_THREAD = TILE_MN * TILE_K // THREADS  # elements of a K-slice that a thread loads
 CHAIN = 256  # products that are added one after another before their sum joins the others
 SHARED_BYTES = 48 << 10  # that every GPU has for a block
 
 
 @dataclass(frozen=True)
 class MatmulSchedule(Schedule):
-    """A block of `threads` computes EDGE x EDGE elements, a thread 4 x 4 of them."""
+    """A block of `threads` computes TILE_MN x TILE_MN elements, a thread 4 x 4 of them."""
 
     k_contiguous: tuple[bool, ...]  # of each of `unique_factors`: threads load neighbouring elements along K
     blocks: int  # per SM
@@ -45,7 +45,7 @@ class MatmulSchedule(Schedule):
 
 
 def unique_factors(matmul: MatmulAxes) -> list[tuple[str, Body]]:
-    """The values that strips are made of, each once: ("row" or "column", what computes it)."""
+    """The values that K-slices are made of, each once: ("row" or "column", what computes it)."""
     return list(dict.fromkeys((side, body) for pair in matmul.factors for side, body in zip(("row", "column"), pair)))
 
 
@@ -62,18 +62,18 @@ def schedule_smem_tiles(kernel: KernelIR, extents: Extents, hardware: Hardware) 
     matmul = matmul_axes(kernel)
     if matmul is None or not kernel.resident or kernel.is_subkernel or not worth_tiling(kernel, matmul, extents):
         return None
-    packed = unique_factors(matmul)
-    if sum(DEPTH * PADDED * body.results[0].dtype.itemsize for _, body in packed) > SHARED_BYTES:
+    factors = unique_factors(matmul)
+    if sum(TILE_K * SMEM_PITCH * body.results[0].dtype.itemsize for _, body in factors) > SHARED_BYTES:
         return None
-    along = tuple(is_contiguous_along_sum(kernel, body) for _, body in packed)
+    k_contiguous = tuple(is_contiguous_along_sum(kernel, body) for _, body in factors)
     words = sum(use.accumulators[0].dtype.itemsize // 4 for use in kernel.phases[0].folds)
     blocks = 2 if words == 1 else 1
     registers = min(hardware.thread_registers, 64 + 48 * words)
     reason = (
-        f"matrix product: {_tiles(matmul, extents)} tiles of {EDGE} × {EDGE}, K-slices of {DEPTH} staged in shared "
-        "memory; a thread accumulates 4 × 4 elements"
+        f"matrix product: {_tiles(matmul, extents)} tiles of {TILE_MN} × {TILE_MN}, K-slices of {TILE_K} staged in "
+        "shared memory; a thread accumulates 4 × 4 elements"
     )
-    return MatmulSchedule(along, blocks, THREADS, reason=reason, registers=registers)
+    return MatmulSchedule(k_contiguous, blocks, THREADS, reason=reason, registers=registers)
 
 
 SCHEDULERS = (schedule_small, schedule_sm90, schedule_skinny, schedule_mma, schedule_smem_tiles)
@@ -82,5 +82,5 @@ SCHEDULERS = (schedule_small, schedule_sm90, schedule_skinny, schedule_mma, sche
 def _tiles(matmul: MatmulAxes, extents: Extents) -> int:
     """Output tiles, each a block's."""
     return extent(matmul.batch, extents) * prod(
-        -(-extent(axes, extents) // EDGE) for axes in (matmul.rows, matmul.columns)
+        -(-extent(axes, extents) // TILE_MN) for axes in (matmul.rows, matmul.columns)
     )

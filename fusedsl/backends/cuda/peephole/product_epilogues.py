@@ -1,4 +1,4 @@
-"""Cheaper functions in what follows matrix products, where all results are stored in 16 bits."""
+"""Approximations of functions in epilogues of matrix products, where all results are stored in 16 bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EPILOGUE_FUNCTIONS = {"exp": "exp_for_half", "logistic": "logistic_for_half", "t
 
 
 def epilogue_functions(kernel: KernelIR, body: Body) -> Body:
-    """The body after the sums of products with shorter functions, if all that it computes are stored 16-bit floats.
+    """The epilogue with approximations of functions, if all that it computes are stored 16-bit floats.
 
     Their relative error is 2**-24 |x| + 2**-20: less than 2**-8 of the error of rounding to 16 bits, and about that of
     rounding a long sum to float32. So they may be scaled, or added to others. The absolute error of erf is 2**-23, like
@@ -22,19 +22,21 @@ def epilogue_functions(kernel: KernelIR, body: Body) -> Body:
     a sum cancels, or is 1 in a logarithm, the rest may be less than that error.
     """
     stores = [store for phase in kernel.phases for store in phase.row_stores]
-    kinds = {kernel.operands[store.operand].dtype for store in stores}
+    dtypes = {kernel.operands[store.operand].dtype for store in stores}
     folded = any(phase.panel_folds for phase in kernel.phases)
-    if folded or not kinds or not all(kind.kind == "f" and kind.bits == 16 for kind in kinds):
+    if folded or not dtypes or not all(dtype.kind == "f" and dtype.bits == 16 for dtype in dtypes):
         return body
-    body, short = _with_gelu(body), {}
+    body, approximations = _with_gelu(body), {}
     for i in body.instructions:
         if i.dtype.name != "float32":
             continue
         if i.op in EPILOGUE_FUNCTIONS and _reaches_results(body, i.target, ADDED):
-            short[i.target] = EPILOGUE_FUNCTIONS[i.op]
+            approximations[i.target] = EPILOGUE_FUNCTIONS[i.op]
         elif i.op == "erf" and _is_in_scaled_sums(body, i.target):
-            short[i.target] = "erf_approx"
-    return replace(body, instructions=tuple(replace(i, op=short.get(i.target, i.op)) for i in body.instructions))
+            approximations[i.target] = "erf_approx"
+    return replace(
+        body, instructions=tuple(replace(i, op=approximations.get(i.target, i.op)) for i in body.instructions)
+    )
 
 
 def _with_gelu(body: Body) -> Body:
@@ -42,24 +44,26 @@ def _with_gelu(body: Body) -> Body:
 
     Its relative error is below 2**-16 also where 1 + erf cancels.
     """
-    defined = {i.target: i for i in body.instructions}
+    defs = {i.target: i for i in body.instructions}
     definitions: dict[str, Instruction] = {}
     for i in body.instructions:
-        half, total = (next((a for a in i.names if _is(defined, a, op)), None) for op in ("multiply", "add"))
-        if i.op != "multiply" or i.dtype.name != "float32" or half is None or total is None:
+        half_x, one_plus_erf = (next((a for a in i.names if _is(defs, a, op)), None) for op in ("multiply", "add"))
+        if i.op != "multiply" or i.dtype.name != "float32" or half_x is None or one_plus_erf is None:
             continue
-        x, one, erf = _factor(defined[half], 0.5), _constant(defined[total]), _variable(defined[total])
-        inner = defined.get(next(iter(defined[erf].names), "")) if erf and _is(defined, erf, "erf") else None
+        x, one, erf = _factor(defs[half_x], 0.5), _constant(defs[one_plus_erf]), _variable(defs[one_plus_erf])
+        inner = defs.get(next(iter(defs[erf].names), "")) if erf and _is(defs, erf, "erf") else None
         if x and one == 1.0 and inner is not None and _factor(inner, SQRT_HALF) == x:
             definitions[i.target] = replace(i, op="gelu_for_half", args=(x,))
     instructions = [definitions.get(i.target, i) for i in body.instructions]
     return (
-        replace(body, instructions=tuple(_live(instructions, {v.name for v in body.results}))) if definitions else body
+        replace(body, instructions=tuple(_eliminate_dead_code(instructions, {v.name for v in body.results})))
+        if definitions
+        else body
     )
 
 
-def _is(defined: dict[str, Instruction], name: str, op: str) -> bool:
-    return name in defined and defined[name].op == op
+def _is(defs: dict[str, Instruction], name: str, op: str) -> bool:
+    return name in defs and defs[name].op == op
 
 
 def _constant(i: Instruction) -> float | None:
@@ -76,7 +80,7 @@ def _factor(i: Instruction, constant: float) -> str | None:
     return _variable(i) if value is not None and abs(value - constant) < 1e-7 else None
 
 
-def _live(instructions: list[Instruction], names: set[str]) -> list[Instruction]:
+def _eliminate_dead_code(instructions: list[Instruction], names: set[str]) -> list[Instruction]:
     """The instructions whose values are read, in order."""
     remaining = []
     for i in reversed(instructions):

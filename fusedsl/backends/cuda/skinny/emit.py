@@ -10,7 +10,7 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.matmul_operands import matmul_operands
 from ..emit.source_text import SourceBuilder, header
 from ..matmul import scatter_vectors, udiv64
-from ..matmul.emit_addresses import COLUMN, ROW, STEP, ElementAddresses
+from ..matmul.emit_addresses import COLUMN, ROW, ElementAddresses, K
 from ..rows_and_columns import grid_dim
 from ..tile import Tile, barrier, block_idx, commit_group, dynamic_smem_base, is_last_block, thread_idx, wait_group
 from . import (
@@ -41,7 +41,7 @@ class SkinnyEmitter:
         assert operands is not None
         self.kernel, self.schedule, self.layout, self.operands = kernel, schedule, schedule.layout, operands
         self.src = SourceBuilder(kernel)
-        axes = {ROW: operands.axes.rows, COLUMN: operands.axes.columns, STEP: (kernel.axes - 1,)}
+        axes = {ROW: operands.axes.rows, COLUMN: operands.axes.columns, K: (kernel.axes - 1,)}
         self.addresses = ElementAddresses(self.src, axes, operands.axes.batch)
         self.narrow, self.streamed = (COLUMN, ROW) if schedule.swapped else (ROW, COLUMN)
         self.narrow_operands, self.streamed_operands = schedule.sides(operands)
@@ -73,7 +73,7 @@ class SkinnyEmitter:
             src.assign(f"{kind}s", names.extent(axes[0]))
         src.assign("tiles", f"({self.streamed}s + {layout.streamed - 1}) >> {layout.streamed.bit_length() - 1}")
         src.assign("work_tile", f"int64({block_idx()})")
-        src.assign("step, step_end", f"int64(0), {STEP}s")
+        src.assign("step, step_end", f"int64(0), {K}s")
         if self.schedule.is_split:
             src.assign("all_tiles", " * ".join(["tiles", *(names.extent(a) for a in self.operands.axes.batch)]))
             src.assign("splits", udiv64(f"int64({grid_dim()})", "all_tiles"))
@@ -82,9 +82,9 @@ class SkinnyEmitter:
                 f"{udiv64('work_tile', 'splits')}, work_tile - {udiv64('work_tile', 'splits')} * splits",
             )
             depth = layout.depth.bit_length() - 1
-            src.assign("stages", f"({STEP}s + {layout.depth - 1}) >> {depth}")
+            src.assign("stages", f"({K}s + {layout.depth - 1}) >> {depth}")
             src.assign("step", f"{udiv64('stages * split', 'splits')} << {depth}")
-            src.assign("step_end", f"minimum({udiv64('stages * (split + 1)', 'splits')} << {depth}, {STEP}s)")
+            src.assign("step_end", f"minimum({udiv64('stages * (split + 1)', 'splits')} << {depth}, {K}s)")
         src.assign("batch", udiv64("work_tile", "tiles"))
         src.assign(f"{self.streamed}_from", f"(work_tile - batch * tiles) * {layout.streamed}")
         src.assign(f"{self.narrow}_from", "int64(0)")

@@ -8,7 +8,7 @@ from ....kernel_ir.phase import Body
 from ..elementwise import shared_bytes
 from ..emit.source_text import SourceBuilder, header
 from ..matmul import scatter_vectors
-from ..matmul.emit_addresses import COLUMN, ROW, STEP, ElementAddresses
+from ..matmul.emit_addresses import COLUMN, ROW, ElementAddresses, K
 from ..tile import Tile, TileIntrinsics, barrier, block_idx, thread_idx
 from . import SmallTile, SmallTileIntrinsics
 from .layout import OWN
@@ -31,7 +31,7 @@ class SmallMatmulEmitter:
         self.kernel, self.schedule, self.layout, self.matmul = kernel, schedule, schedule.layout, matmul
         self.src, self.phase = SourceBuilder(kernel), kernel.phases[0]
         steps = tuple(range(kernel.row_axes, kernel.axes))
-        axes = {ROW: matmul.rows, COLUMN: matmul.columns, STEP: steps}
+        axes = {ROW: matmul.rows, COLUMN: matmul.columns, K: steps}
         self.addresses = ElementAddresses(self.src, axes, matmul.batch, schedule.near)
         # what shared memory holds, each once: (side, body, whether it lies along the steps)
         pairs = zip(matmul.factors, schedule.along)
@@ -59,7 +59,7 @@ class SmallMatmulEmitter:
         src.assign("batches", " * ".join(["int64(1)", *(names.extent(a) for a in self.matmul.batch)]))
         for kind, axes in self.addresses.axes.items():
             extent = " * ".join(names.extent(a) for a in axes)
-            src.assign(f"{kind}s", extent if kind == STEP else f"select(batch < batches, {extent}, int64(0))")
+            src.assign(f"{kind}s", extent if kind == K else f"select(batch < batches, {extent}, int64(0))")
             src.assign(f"{kind}_from", "int64(0)")
         src.assign("batch", "minimum(batch, batches - 1)")
         self.addresses.emit_batch("batch")
