@@ -84,14 +84,14 @@ class Options:
                 raise _invalid_option(name, value, form)
 
     @property
-    def steady(self) -> bool:
+    def batch_invariant(self) -> bool:
         """Whether a row's bits must not depend on other rows."""
         return self.deterministic == "batch"
 
     @property
     def tunes(self) -> bool:
         """Whether schedules are tried: those of rows in batches are fixed by their length."""
-        return self.autotune and not self.steady
+        return self.autotune and not self.batch_invariant
 
     def changed(self, changes: Mapping[str, Any]) -> Options:
         """These options with `changes`; ArgumentError for an unknown name or a value that has no meaning."""

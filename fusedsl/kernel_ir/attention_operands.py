@@ -21,12 +21,12 @@ class AttentionOperands:
     paged: tuple[int, ...] = ()
 
     @property
-    def multiplied(self) -> tuple[int, ...]:
+    def present(self) -> tuple[int, ...]:
         """The operands of products, without absent ones."""
         return tuple(k for k in (self.q, self.k, self.v) if k != ABSENT)
 
 
-def computes_operands(kernel: AttentionKernel) -> bool:
+def has_computed_or_paged_operands(kernel: AttentionKernel) -> bool:
     """Whether a factor of a product is computed, or looked up in a page table: else each is an array."""
     body = kernel.attention
     factors = [factor for score in body.scores for factor in (score.q, score.k)]
@@ -39,9 +39,11 @@ def operands_of(kernel: AttentionKernel) -> AttentionOperands | None:
     body, paged = kernel.attention, kernel.attention.paged
     if not body.running_reference or len(body.scores) != 1 or len(body.weighted_sums) > 1:
         return None
-    rows = (None, paged.k, paged.v) if paged else (None, None, None)
+    paged_rows = (None, paged.k, paged.v) if paged else (None, None, None)
     factors = (body.scores[0].q, body.scores[0].k, *(w.v for w in body.weighted_sums))
-    indices = [loaded_operand(kernel, factor) if row is None else row.operand for factor, row in zip(factors, rows)]
+    indices = [
+        loaded_operand(kernel, factor) if row is None else row.operand for factor, row in zip(factors, paged_rows)
+    ]
     q, k, v = (*indices, ABSENT)[:3]
     if q is None or k is None or v is None:
         return None
@@ -50,7 +52,7 @@ def operands_of(kernel: AttentionKernel) -> AttentionOperands | None:
         query_axes = list(body.query_axes)  # a query axis of extent 1
     if not query_axes:
         return None
-    return AttentionOperands(q, k, v, query_axes[-1], tuple(row.operand for row in rows if row is not None))
+    return AttentionOperands(q, k, v, query_axes[-1], tuple(row.operand for row in paged_rows if row is not None))
 
 
 def scheduled_operands(kernel: AttentionKernel) -> AttentionOperands:

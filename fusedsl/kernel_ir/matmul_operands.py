@@ -32,7 +32,7 @@ class MatmulOperands:
         return tuple(dict.fromkeys(right for _, right in self.pairs))
 
 
-def turned(operands: MatmulOperands) -> MatmulOperands:
+def transposed(operands: MatmulOperands) -> MatmulOperands:
     """The operands of the transposed products: rows for columns."""
     axes = operands.axes
     factors = tuple((right, left) for left, right in axes.factors)
@@ -47,7 +47,7 @@ def matmul_operands(kernel: KernelIR) -> MatmulOperands | None:
         return None
     pairs = []
     for left, right in axes.factors:
-        rows, columns = stored_factor(kernel, left), stored_factor(kernel, right)
+        rows, columns = loaded_operand_of_factor(kernel, left), loaded_operand_of_factor(kernel, right)
         if rows is None or columns is None:
             return None
         pairs.append((rows, columns))
@@ -59,8 +59,11 @@ def is_ragged(kernel: KernelIR, operands: MatmulOperands) -> bool:
     return any(kernel.operands[k].near_access != "vector" for k in (*operands.left, *operands.right))
 
 
-def stored_factor(kernel: KernelIR, body: Body) -> int | None:
-    """The operand that a factor loads, and widens at most from 16 bits or less, which is exact; None if it computes."""
+def loaded_operand_of_factor(kernel: KernelIR, body: Body) -> int | None:
+    """The operand that a factor loads and at most widens, which is exact; None if it computes.
+
+    Loads are already widened to the compute dtype of their elements, so only integers convert here.
+    """
     if len(body.results) != 1:
         return None
     copied = {i.target: i.args[0] for i in body.instructions if i.op in ("copy", "convert")}

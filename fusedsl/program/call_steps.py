@@ -20,7 +20,7 @@ from ..ir.checks import holds, require_size, shape_error
 from ..ir.dims import Dim, Extents, Symbol, evaluate
 from ..ir.graph import Parameter, Type
 from ..ir.types import BOOL
-from ..kernel_ir.attention_operands import computes_operands
+from ..kernel_ir.attention_operands import has_computed_or_paged_operands
 from ..kernel_ir.kernel import AttentionKernel, MixedReductionKernel
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..runtime.arrays import ArrayFacts, Weak
@@ -88,7 +88,7 @@ def extents_of(arguments: Sequence[ArrayFacts | Weak]) -> Extents:
 
 def specialization_group(name: str, options: Options, plan: Plan) -> SpecializationGroup | None:
     """The group of calls that share a quota of binaries; None if every class of shapes has its own."""
-    if options.dynamic is False or options.tunes or options.steady:
+    if options.dynamic is False or options.tunes or options.batch_invariant:
         return None
     kinds = tuple((p.type.dtype.name, len(p.type.shape)) for p in plan.parameters)
     twice = not plan.together or any(kernel.column_epilogue for kernel in plan.kernels)  # kernels of both formulations
@@ -190,7 +190,9 @@ def fallback_formulation(
     """
     if not has_attention_schedules(bounds, hardware):
         running = plan.attention is AttentionMode.RUNNING_MAX
-        computed = any(isinstance(b.kernel, AttentionKernel) and computes_operands(b.kernel) for b in bounds)
+        computed = any(
+            isinstance(b.kernel, AttentionKernel) and has_computed_or_paged_operands(b.kernel) for b in bounds
+        )
         mode = AttentionMode.RUNNING_MAX_STAGED if running and computed else AttentionMode.MATERIALIZED
         return dataclasses.replace(plan.formulation, attention=mode)
     if hardware is not None and _stored_scores_are_faster(bounds, hardware):

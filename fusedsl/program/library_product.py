@@ -24,11 +24,11 @@ CUDA_DTYPES = {  # of factors: those of results
     "float32": ("float32",),
     "float64": ("float64",),
 }
-ALIKE = 1.05  # of the library's time: a kernel of ours that takes no longer is taken
+TIME_TOLERANCE = 1.05  # of the library's time: a kernel of ours that takes no longer is taken
 FASTER = 0.95  # of the time of BLAS that our kernel of tiles may take where it has the higher rate
 LANES = 16  # columns that our own kernel computes at a time, however few there are
 LONGEST_SUM = 1 << 16  # products that a BLAS may add one after another
-LEAST = 1 << 15  # multiply-adds of our own kernel from which on BLAS takes less time, the call included
+MIN_MULTIPLY_ADDS = 1 << 15  # multiply-adds of our own kernel from which on BLAS takes less time, the call included
 # measured: two cores of an EPYC 9004, NumPy 2.4, one thread: 32³ of float32 takes 3.0 µs either way, 16³ 2.2 and 2.5,
 # 48³ 5.8 and 4.4, 1024 × 4 × 4 99 and 4, 64 products of 8³ 10.7 and 7.5, 16 of them 4.0 and 5.2
 
@@ -60,16 +60,20 @@ class LibraryProduct:
 
 
 def library_product(
-    bound: BoundKernel, library: str | None, options: Options, hardware: Hardware | None = None, own: float = math.inf
+    bound: BoundKernel,
+    library: str | None,
+    options: Options,
+    hardware: Hardware | None = None,
+    own_seconds: float = math.inf,
 ) -> LibraryProduct | str:
     """The library product of a kernel at the extents of a call; if it stays ours, the reason.
 
     `library` is that of the call's arrays, None if it is not to be used. `hardware` is the GPU (None: the CPU), and
-    `own` are the predicted seconds of our own kernel.
+    `own_seconds` are the predicted seconds of our own kernel.
     """
     if library is None:
         return "there is no library for these arrays"
-    if options.steady:
+    if options.batch_invariant:
         return "a library's bits depend on other rows"
     product = gemm(bound.kernel, bound.extents, bound.strides)
     if isinstance(product, str):
@@ -81,33 +85,35 @@ def library_product(
     if any(min(axis.left, axis.right, axis.out) < 0 for axis in product.batch):
         return "BLAS takes no array that is read backwards"
     if hardware is None:
-        return _by_blas(product, bound, options, own)
-    return _by_cublas(product, library, options, hardware, own)
+        return _by_blas(product, bound, options, own_seconds)
+    return _by_cublas(product, library, options, hardware, own_seconds)
 
 
-def library_of(library: str, on_device: bool) -> str | None:
-    """The library that may compute products of arrays of `library`; None if there is none."""
+def blas_library(array_library: str, on_device: bool) -> str | None:
+    """The library that may compute products of arrays of `array_library`; None if there is none."""
     if on_device:
-        return library if cublas_of(library) is not None else None
+        return array_library if cublas_of(array_library) is not None else None
     return "numpy" if numpy_has_blas() else None
 
 
-def _by_blas(product: Gemm, bound: BoundKernel, options: Options, own: float) -> LibraryProduct | str:
+def _by_blas(product: Gemm, bound: BoundKernel, options: Options, own_seconds: float) -> LibraryProduct | str:
     """The product by NumPy's BLAS."""
     dtypes = {product.factor_dtype.name, product.accumulator.name, product.out_dtype.name}
     if len(dtypes) > 1 or product.factor_dtype.name not in CPU_DTYPES:
         return "BLAS has no product of these dtypes"
     if product.terms.extent > LONGEST_SUM:
         return "sums of so many products are added in parts by our own kernel, which is more accurate"
-    computed = product.batch_count * product.rows.extent * product.terms.extent * max(LANES, product.columns.extent)
-    if options.matmul != "library" and computed < LEAST:
+    padded_multiply_adds = (
+        product.batch_count * product.rows.extent * product.terms.extent * max(LANES, product.columns.extent)
+    )
+    if options.matmul != "library" and padded_multiply_adds < MIN_MULTIPLY_ADDS:
         return "so small a product takes less time in a kernel of its own"
-    if options.matmul != "library" and _has_narrow_blas(product, bound, own):
+    if options.matmul != "library" and _own_kernel_is_faster(product, bound, own_seconds):
         return "our own kernel takes less time: the vectors of this BLAS are narrower than those of the processor"
     return LibraryProduct(product, "numpy", "it is nothing but a product of two arrays")
 
 
-def _has_narrow_blas(product: Gemm, bound: BoundKernel, own: float) -> bool:
+def _own_kernel_is_faster(product: Gemm, bound: BoundKernel, own_seconds: float) -> bool:
     """Whether BLAS has a lower rate than our kernel of tiles, which takes less time for this product."""
     rates, axes = cpu_product_rates(), matmul_axes(bound.kernel)
     if rates.own.multiplication >= rates.blas.multiplication:
@@ -115,10 +121,12 @@ def _has_narrow_blas(product: Gemm, bound: BoundKernel, own: float) -> bool:
     if axes is None or not worth_tiling(bound.kernel, axes, bound.extents):
         return False
     sides = product.batch_count, product.rows.extent, product.columns.extent, product.terms.extent
-    return own < FASTER * rates.blas.seconds(sides, product.factor_dtype.itemsize)
+    return own_seconds < FASTER * rates.blas.seconds(sides, product.factor_dtype.itemsize)
 
 
-def _by_cublas(product: Gemm, library: str, options: Options, hardware: Hardware, own: float) -> LibraryProduct | str:
+def _by_cublas(
+    product: Gemm, library: str, options: Options, hardware: Hardware, own_seconds: float
+) -> LibraryProduct | str:
     """The product by cuBLAS."""
     accumulator = "float64" if product.factor_dtype.name == "float64" else "float32"
     results = CUDA_DTYPES.get(product.factor_dtype.name, ())
@@ -131,7 +139,7 @@ def _by_cublas(product: Gemm, library: str, options: Options, hardware: Hardware
     if options.matmul == "3xtf32" and product.factor_dtype.name == "float32":
         return "cuBLAS has no products of three TF32 parts"
     seconds = _gemm_seconds(product, hardware, tf32) + (len(calls.offsets) - 1) * LAUNCH
-    if options.matmul != "library" and own <= ALIKE * seconds:
+    if options.matmul != "library" and own_seconds <= TIME_TOLERANCE * seconds:
         return "our own kernel takes no longer, by the time model"
     return LibraryProduct(product, library, "it is nothing but a product of two arrays", tf32, seconds)
 

@@ -74,7 +74,7 @@ def make_plan(
     way = replace(
         way,
         budget=way.budget or call_steps.REGISTER_BUDGET,
-        steady=options.steady,
+        steady=options.batch_invariant,
         unordered=options.deterministic is False,
     )
     graph, graph_guards = make_graph(source, parameters, extents, options)
@@ -96,7 +96,7 @@ def make_plan(
     temporaries = _temporary_types(cut, kernels)
     if way.products is ProductMode.FOLDED:
         kernels, temporaries = fold_in_panels(kernels, temporaries)
-    if options.steady:
+    if options.batch_invariant:
         kernels = tuple(replace(k, batch_invariant=True) for k in kernels)
     if options.fastmath:
         kernels = tuple(replace(k, fastmath=True, digest=f"{k.digest} fast") for k in kernels)

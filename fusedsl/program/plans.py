@@ -66,7 +66,7 @@ class Plans:
         `generic_plan_serves`).
         """
         parameters = self.parameters(arguments, symbolic_units)
-        if self.options.steady:  # a row's results must not depend on other rows
+        if self.options.batch_invariant:  # a row's results must not depend on other rows
             way = replace(way, together=False)
         key = (parameters, way)
         for plan in self._plans_of(key):

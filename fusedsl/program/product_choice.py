@@ -78,7 +78,7 @@ def _is_worth_its_memory(call: PricedCall, fused: PricedCall) -> bool:
 def _promising_modes(call: PricedCall) -> set[ProductMode]:
     """Modes that may take less time than the fused plan of a call, by the facts of its kernels."""
     fused = call.plan.products is ProductMode.FUSED and len(call.plan.kernels) <= MOST_KERNELS
-    if not fused or call.plans.options.steady:
+    if not fused or call.plans.options.batch_invariant:
         return set()
     modes: set[ProductMode] = set()
     on_cpu, everywhere = call.target.hardware is None, call.plans.options.matmul == "library"

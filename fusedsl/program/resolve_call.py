@@ -26,7 +26,7 @@ from .call_layouts import Layouts, call_layouts
 from .call_outputs import CallOutputs, check_outputs
 from .call_target import CallTarget, Chooser, ScheduledKernel
 from .call_time import own_seconds
-from .library_product import LibraryProduct, library_of, library_product
+from .library_product import LibraryProduct, blas_library, library_product
 from .plans import Plans
 from .product_choice import ProductChoice, choose_product_mode
 
@@ -134,7 +134,7 @@ class ResolvedCall:
         """The library that may compute products of these arrays; none does for saved files."""
         if self.target.alone or not self.plans.uses_libraries:
             return None
-        return library_of(self.library, self.target.is_cuda)
+        return blas_library(self.library, self.target.is_cuda)
 
     # -- schedules and binaries: each is chosen once, whatever was called meanwhile
 

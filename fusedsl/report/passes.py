@@ -44,7 +44,7 @@ def pass_outputs(call: ResolvedCall) -> tuple[PassOutput, ...]:
         outputs.append(PassOutput("contraction", "products that are rounded before they are added", "\n".join(rounded)))
     stages = _Stages(call.plans.names)
     options = call.plans.options
-    way = replace(call.plan.formulation, budget=call.plan.budget or None, steady=options.steady)
+    way = replace(call.plan.formulation, budget=call.plan.budget or None, steady=options.batch_invariant)
     way = replace(way, unordered=options.deterministic is False)
     cut = partition_graph(rewritten, call.extents, {}, way, call.target.hardware, check=stages)
     # partitioning compares several plans: those segments count that this one is made of

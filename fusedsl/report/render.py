@@ -10,7 +10,7 @@ from .units import bytes_text, plural, seconds_text
 if TYPE_CHECKING:
     from .explain import Explanation
 
-LABEL = 11  # columns of the labels
+LABEL_WIDTH = 11  # columns of the labels
 
 
 def render(explanation: Explanation) -> str:
@@ -98,7 +98,7 @@ def _tried(kernel: KernelReport) -> list[str]:
 
 def _labelled(label: str, values) -> list[str]:
     """The label before the first value, blanks before the others; nothing without values."""
-    return [f"  {label if k == 0 else '':<{LABEL}}{value}" for k, value in enumerate(values)]
+    return [f"  {label if k == 0 else '':<{LABEL_WIDTH}}{value}" for k, value in enumerate(values)]
 
 
 def _access(a: Access) -> str:

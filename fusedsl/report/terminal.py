@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, TextIO
 
-from .render import LABEL
+from .render import LABEL_WIDTH
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KERNELS = ("green", "blue", "yellow", "magenta", "red", "cyan")
 LABELS = ("with", "on", "computes", "iterates", "reads", "writes", "schedule", "registers", "time", "tried")
-LEAST = 40  # columns that text is wrapped to at least
+MIN_WIDTH = 40  # columns that text is wrapped to at least
 
 
 def print_explanation(explanation: Explanation, file: TextIO | None = None) -> None:
@@ -35,7 +35,7 @@ def print_explanation(explanation: Explanation, file: TextIO | None = None) -> N
     from rich.console import Console
 
     console = Console(file=stream, force_terminal=True, highlight=False, soft_wrap=True)
-    for line in coloured(str(explanation), max(LEAST, console.width)):
+    for line in coloured(str(explanation), max(MIN_WIDTH, console.width)):
         console.print(line)
 
 
@@ -57,18 +57,18 @@ def coloured(text: str, width: int) -> Iterator[Text]:
         if (kernel_line := re.match(r"kernel (\d+): ", line)) is not None:
             kernel = KERNELS[int(kernel_line[1]) % len(KERNELS)]
         label = line.strip().partition(" ")[0] if line.startswith("  ") else ""
-        is_label = label in LABELS and line[2 : 2 + LABEL].strip() == label
-        for k, part in enumerate(_wrapped(line, width, is_label)):
+        has_label = label in LABELS and line[2 : 2 + LABEL_WIDTH].strip() == label
+        for k, part in enumerate(_wrapped(line, width, has_label)):
             shown = Text(part, style=_style(line, number, kernel))
-            if is_label and k == 0:
-                shown.stylize("dim", 0, 2 + LABEL)
+            if has_label and k == 0:
+                shown.stylize("dim", 0, 2 + LABEL_WIDTH)
             yield shown
 
 
-def _wrapped(line: str, width: int, is_label: bool) -> list[str]:
+def _wrapped(line: str, width: int, has_label: bool) -> list[str]:
     """A line in parts of this width; those after the first begin below the first one's value."""
-    continues = line.startswith(" " * (2 + LABEL))
-    indent = " " * (4 + LABEL if is_label or continues else 4)
+    is_continuation = line.startswith(" " * (2 + LABEL_WIDTH))
+    indent = " " * (4 + LABEL_WIDTH if has_label or is_continuation else 4)
     wrapper = TextWrapper(width, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False)
     wrapper.replace_whitespace = wrapper.expand_tabs = False
     return wrapper.wrap(line) or [""]

@@ -6,14 +6,14 @@ import functools
 import importlib
 import types
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from ..errors import TraceError, Unsupported
 from .numpy import lists
 from .recorder import Recorder
 from .tracer import Tracer, recorder_in
 
-# Functions without array arguments to dispatch on; WRITABLE_CREATORS: those whose result is often written in place.
+# Factory functions: they have no array arguments to dispatch on. WRITABLE_CREATORS: whose result is often written.
 CREATORS = (
     "arange", "zeros", "ones", "full", "empty", "tensor", "scalar_tensor",
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
@@ -84,6 +84,10 @@ class RandomProxy:
         self.__dict__["_what"] = what
 
     def __getattr__(self, name: str) -> Any:
+        self.refuse()
+
+    def refuse(self, *args: Any, **named: Any) -> NoReturn:
+        """Raise: also in the place of a random function, whatever its arguments."""
         raise TraceError(
             f"{self._what} draws random numbers while the function is traced, once for all calls",
             "trace.random",
@@ -109,7 +113,7 @@ class ModuleProxy:
         member = getattr(self._module, name)
         if getattr(member, "__name__", "") in RANDOM_MODULES or (self._library == "torch" and name in TORCH_RANDOM):
             random = RandomProxy(f"{self._module.__name__}.{name}")
-            return random if isinstance(member, types.ModuleType) else lambda *args, **named: random.draw
+            return random if isinstance(member, types.ModuleType) else random.refuse
         if isinstance(member, types.ModuleType):
             return ModuleProxy(member, self._library, self._recorder)
         if self._library == "torch" and name == "Tensor":

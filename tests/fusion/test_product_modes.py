@@ -94,7 +94,7 @@ def test_operands_far_larger_than_the_arrays_are_not_stored(device, rows, stored
 @pytest.fixture
 def library(monkeypatch):
     """Calls as of arrays of torch: what they are is not asked for its library."""
-    monkeypatch.setattr(resolve_call, "library_of", lambda _, on_device: "torch" if on_device else "numpy")
+    monkeypatch.setattr(resolve_call, "blas_library", lambda _, on_device: "torch" if on_device else "numpy")
 
 
 def chosen(text: str, dtype: str, device=("cuda", (9, 0)), shapes=None, **options):

@@ -19,7 +19,7 @@ from .attention_scratch import TILE, AttentionScratch
 from .roles import ScratchArray
 from .schedule import ATTENTION_ROWS
 from .scratch import allocate, free
-from .source_text import decode, header, indented, parameters, step, store_line, times
+from .source_text import header, indented, parameters, store_line, stride, times, unravel_index
 
 
 def emit(kernel: AttentionKernel, lane: int) -> tuple[str, list[ScratchArray]]:
@@ -49,7 +49,7 @@ class CpuAttentionEmitter(AttentionScratch):
         lines = ["left = unit // lane_tiles", f"top = (unit - left * lane_tiles) * {ATTENTION_ROWS}"]
         lines += [
             f"rows = smaller({ATTENTION_ROWS}, n{self.lane} - top)",
-            *decode("left", axes, {a: f"i{a}" for a in axes}),
+            *unravel_index("left", axes, {a: f"i{a}" for a in axes}),
         ]
         for k, score in enumerate(self.attention.scores):
             d = score.q.results[0]
@@ -184,10 +184,12 @@ class CpuAttentionEmitter(AttentionScratch):
             lines += [f"for i{self.along} in range(first, first + count):", *indented(inner)]
             return f"{label}_at", f"n{axis}, 1"
         k = operand - 1
-        terms = [times("first" if a == self.along else f"i{a}", step(self.kernel, k, a)) for a in range(self.along + 1)]
+        terms = [
+            times("first" if a == self.along else f"i{a}", stride(self.kernel, k, a)) for a in range(self.along + 1)
+        ]
         where = " + ".join(t for t in terms if t) or "0"
         lines.append(f"{label} = at{k}(p{k}, {where})")
-        return label, f"{step(self.kernel, k, self.along)}, {step(self.kernel, k, axis)}"
+        return label, f"{stride(self.kernel, k, self.along)}, {stride(self.kernel, k, axis)}"
 
     def phase(self, phase: Phase, tiles: Mapping[str, str]) -> list[str]:
         """Element body and folds in lanes, then the row body; `tiles` are the arrays of per-element values."""

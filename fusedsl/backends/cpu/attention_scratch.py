@@ -13,7 +13,7 @@ from ...kernel_ir.phase import Body, Value
 from . import reduce
 from .roles import ScratchArray
 from .schedule import ATTENTION_ROWS
-from .source_text import indented, step, times
+from .source_text import indented, stride, times
 
 TILE = 128  # keys of a tile
 
@@ -116,7 +116,7 @@ class AttentionScratch:
 
     def offset(self, operand: int) -> str:
         """The offset of an operand's element at the indices i<axis>."""
-        terms = [times(f"i{a}", step(self.kernel, operand, a)) for a in range(self.kernel.axes)]
+        terms = [times(f"i{a}", stride(self.kernel, operand, a)) for a in range(self.kernel.axes)]
         return " + ".join(t for t in terms if t) or "0"
 
     def body(self, body: Body, tiles: Mapping[str, str] | None = None) -> list[str]:

@@ -16,7 +16,7 @@ from .roles import ScratchArray, ValueRoles, is_float_extremum
 from .rows import extents
 from .schedule import MIN_STRIP, strip_multiple
 from .scratch import allocate, free
-from .source_text import address, decode, header, indented, load_line, parameters, store_line, times
+from .source_text import address, header, indented, load_line, parameters, store_line, times, unravel_index
 from .statements import renamed, target_of
 
 BLOCK = 64  # columns that are merged serially
@@ -103,7 +103,7 @@ class StripEmitter:
             f"first = (unit - outer * granules) * {self.multiple}",
             f"width = smaller(smaller(widest, (end - unit) * {self.multiple}), n{axis} - first)",
         ]
-        lines += decode("outer", range(axis), names) if names else []
+        lines += unravel_index("outer", range(axis), names) if names else []
         lines += [address(kernel, k, f"r{k}", f"p{k}", {**names, axis: "first"}) for k in range(len(kernel.operands))]
         lines += [f"{q.value.name} = {q.value.dtype}(i{q.axis})" for q in self.roles.row_positions if q.axis != axis]
         lines += [load_line(x, f"r{x.operand}", "0") for x in self.roles.row_loads if x.value.name in self.uniform]
@@ -209,7 +209,7 @@ class StripEmitter:
         names = {a: f"i{a}" for a in axes}
         read, written = self.roles.loads_of(p), kernel.phases[p].stores
         touched = [load.operand for load in read] + [store.operand for store in written]
-        lines = ["left = column", *decode("left", axes, names)]
+        lines = ["left = column", *unravel_index("left", axes, names)]
         lines += [address(kernel, k, f"c{k}", f"r{k}", names) for k in dict.fromkeys(touched)]
         lines += [load_line(x, f"c{x.operand}", "0") for x in self.roles.loads_of(p) if self.step(x.operand) == "0"]
         used = self.roles.used(kernel.phases[p])

@@ -15,7 +15,18 @@ from .memmove_loops import memmove_calls
 from .roles import ScratchArray
 from .schedule import CHUNK, TILE
 from .scratch import allocate, free
-from .source_text import address, decode, header, increment, indented, load_line, parameters, step, store_line, times
+from .source_text import (
+    address,
+    header,
+    increment,
+    indented,
+    load_line,
+    parameters,
+    store_line,
+    stride,
+    times,
+    unravel_index,
+)
 
 Steps = Mapping[int, str]  # innermost strides that are literals, by operand
 
@@ -89,7 +100,7 @@ def tile(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
 
 def decode_outer(axes: int) -> list[str]:
     """The indices of the first `axes` axes from the flat index `outer`."""
-    return decode("outer", range(axes), {axis: f"i{axis}" for axis in range(axes)}) if axes else []
+    return unravel_index("outer", range(axes), {axis: f"i{axis}" for axis in range(axes)}) if axes else []
 
 
 def line(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
@@ -120,7 +131,7 @@ def element(kernel: KernelIR, hoisted: tuple, index: str, known: Steps) -> list[
     base = "a" if index else "p"
 
     def index_of(operand: int) -> str:
-        return times(index, known.get(operand) or step(kernel, operand, inner)) if index else ""
+        return times(index, known.get(operand) or stride(kernel, operand, inner)) if index else ""
 
     tables = byte_tables(kernel)
     body = looked_up(phase.element, tables.values())

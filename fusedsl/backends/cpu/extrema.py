@@ -14,7 +14,7 @@ from ...kernel_ir.phase import Reduction, Value
 from . import reduce
 from .roles import ScratchArray, ValueRoles
 from .schedule import SEGMENT
-from .source_text import indented, step
+from .source_text import indented, stride
 
 WORDS = {"argmax": "first_larger", "argmin": "first_smaller"}  # microkernels, one per dtype
 PARTS = (  # (accumulator, word for bits, merge)
@@ -81,7 +81,7 @@ def _loaded_again(roles: ValueRoles, p: int, value: Value) -> Load | None:
         (
             x
             for x in loads
-            if step(kernel, x.operand, kernel.axes - 1) == "1" and kernel.operands[x.operand].dtype is value.dtype
+            if stride(kernel, x.operand, kernel.axes - 1) == "1" and kernel.operands[x.operand].dtype is value.dtype
         ),
         None,
     )

@@ -11,7 +11,7 @@ from ...kernel_ir.instruction import needed
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Scatter
 from .scatter import line_addresses
-from .source_text import header, indented, load_line, parameters, step, times
+from .source_text import header, indented, load_line, parameters, stride, times
 
 BLOCKS = (64, 16, 4)  # elements of a block, powers of two: the largest that begins here is tried first
 WORDS = {"max": "maximum", "min": "minimum"}
@@ -136,6 +136,6 @@ def _computed(kernel: KernelIR, name: str, index: str) -> list[str]:
     lines = []
     for load in kernel.loads:
         if load.value.name in wanted:
-            lines.append(load_line(load, f"a{load.operand}", times(index, step(kernel, load.operand, 0))))
+            lines.append(load_line(load, f"a{load.operand}", times(index, stride(kernel, load.operand, 0))))
     lines += [f"{p.value.name} = {p.value.dtype}({index})" for p in kernel.positions if p.value.name in wanted]
     return lines + [str(i) for i in body.instructions if i.target in wanted]

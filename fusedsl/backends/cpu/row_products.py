@@ -1,4 +1,4 @@
-"""Sums of products of two contiguous rows, for blocks of rows: a microkernel computes those of a segment.
+"""Row-wise dot products of two contiguous arrays, for blocks of rows: a microkernel computes those of a segment.
 
 The sums of segments are added in a pairwise tree, as in other reductions.
 """
@@ -10,7 +10,7 @@ from ...kernel_ir.phase import Value
 from . import reduce
 from .roles import ScratchArray, ValueRoles, reassociable_merge
 from .schedule import SEGMENT
-from .source_text import address, indented, step
+from .source_text import address, indented, stride
 
 BLOCK = 64  # rows of one call at most: their sums are stored to scratch
 PRODUCT = "row_product"  # the word of the microkernel, per dtype
@@ -31,14 +31,14 @@ def operands(kernel: KernelIR) -> tuple[Load, Load] | None:
         return None
     (a, b), (i,) = loads, instructions
     is_product = i.op == "multiply" and i.target == fold.inputs[0].name and set(i.args) == {a.value.name, b.value.name}
-    types = {kernel.operands[x.operand].dtype for x in loads} | {fold.accumulators[0].dtype}
-    contiguous = all(step(kernel, x.operand, last) == "1" for x in loads)
-    if not is_product or not contiguous or len(types) != 1 or types.pop().storage:
+    dtypes = {kernel.operands[x.operand].dtype for x in loads} | {fold.accumulators[0].dtype}
+    contiguous = all(stride(kernel, x.operand, last) == "1" for x in loads)
+    if not is_product or not contiguous or len(dtypes) != 1 or dtypes.pop().storage:
         return None
     return a, b
 
 
-def arrays(state: Value) -> list[ScratchArray]:
+def scratch_arrays(state: Value) -> list[ScratchArray]:
     """The sums of a block of rows, and their tree."""
     tree = ScratchArray(f"{state.name}_rows_tree", state.dtype, str(BLOCK * reduce.LEVELS))
     return [ScratchArray(f"{state.name}_rows", state.dtype, str(BLOCK)), tree]
@@ -47,7 +47,7 @@ def arrays(state: Value) -> list[ScratchArray]:
 def block_sums(kernel: KernelIR, state: Value, a: Load, b: Load) -> list[str]:
     """Sums of `rows` rows, segment by segment."""
     last, total = kernel.axes - 1, f"{state.name}_rows"
-    strides = ", ".join(step(kernel, x.operand, kernel.row_axes - 1) for x in (a, b))
+    strides = ", ".join(stride(kernel, x.operand, kernel.row_axes - 1) for x in (a, b))
     pointers = ", ".join(f"c{x.operand}" for x in (a, b))
     one = [f"first = segment * {SEGMENT}", f"count = smaller({SEGMENT}, n{last} - first)"]
     one += [address(kernel, k, f"c{k}", f"r{k}", {last: "first"}) for k in dict.fromkeys((a.operand, b.operand))]

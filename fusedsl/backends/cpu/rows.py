@@ -8,7 +8,18 @@ from .reduce import LANES, LEVELS
 from .roles import ScratchArray, ValueRoles, is_float_extremum
 from .schedule import SEGMENT
 from .scratch import allocate, free
-from .source_text import address, decode, header, increment, indented, load_line, parameters, step, store_line, times
+from .source_text import (
+    address,
+    header,
+    increment,
+    indented,
+    load_line,
+    parameters,
+    store_line,
+    stride,
+    times,
+    unravel_index,
+)
 
 
 def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
@@ -20,7 +31,7 @@ def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
     arrays += sort.arrays(kernel)
     products = row_products.operands(kernel)
     if products is not None:
-        arrays = row_products.arrays(kernel.phases[0].folds[0].accumulators[0])
+        arrays = row_products.scratch_arrays(kernel.phases[0].folds[0].accumulators[0])
         loop = row_blocks(roles, *products)
     else:
         body = [*row_bases(roles)]
@@ -76,7 +87,7 @@ def row_prologue(roles: ValueRoles, row: str) -> list[str]:
 def row_index(roles: ValueRoles, row: str) -> list[str]:
     """The indices of a row on its axes, from its number."""
     axes = range(roles.kernel.row_axes)
-    return [f"left = {row}", *decode("left", axes, {axis: f"i{axis}" for axis in axes})] if axes else []
+    return [f"left = {row}", *unravel_index("left", axes, {axis: f"i{axis}" for axis in axes})] if axes else []
 
 
 def row_bases(roles: ValueRoles) -> list[str]:
@@ -188,10 +199,10 @@ def segment_prologue(roles: ValueRoles, p: int, base: str) -> list[str]:
     )
     lines.append(f"count = smaller({SEGMENT}, n{last} - first)")
     lines.append(f"flat = {base}outer * n{last} + first" if names else f"flat = {base}first")
-    lines += decode("outer", range(kernel.row_axes, last), names) if names else []
+    lines += unravel_index("outer", range(kernel.row_axes, last), names) if names else []
     touched = [load.operand for load in roles.loads_of(p)] + [store.operand for store in kernel.phases[p].stores]
     lines += [address(kernel, k, f"c{k}", f"r{k}", {**names, last: "first"}) for k in dict.fromkeys(touched)]
-    lines += [load_line(x, f"c{x.operand}", "0") for x in roles.loads_of(p) if step(kernel, x.operand, last) == "0"]
+    lines += [load_line(x, f"c{x.operand}", "0") for x in roles.loads_of(p) if stride(kernel, x.operand, last) == "0"]
     used = roles.used(kernel.phases[p])
     return lines + [
         f"{q.value.name} = {q.value.dtype}(i{q.axis})"
@@ -206,8 +217,8 @@ def inputs(roles: ValueRoles, p: int, index: str) -> list[str]:
     used = roles.used(kernel.phases[p])
     lines = []
     for load in roles.loads_of(p):
-        if (stride := step(kernel, load.operand, last)) != "0":
-            lines.append(load_line(load, f"c{load.operand}", times(index, stride)))
+        if (distance := stride(kernel, load.operand, last)) != "0":
+            lines.append(load_line(load, f"c{load.operand}", times(index, distance)))
     lines += [f"{name} = {reduce.get(name, f'flat + {index}')}" for name in roles.scratch_before(p) if name in used]
     for q in roles.column_positions:
         if q.axis == last and q.value.name in used:
@@ -220,7 +231,7 @@ def element(roles: ValueRoles, p: int, index: str, scan_step=scan.in_row) -> lis
     kernel, last = roles.kernel, roles.kernel.axes - 1
     phase = kernel.phases[p]
     lines = [*inputs(roles, p, index), *phase.element.lines, *scan.element_lines(phase, scan_step)]
-    lines += [store_line(x, f"c{x.operand}", times(index, step(kernel, x.operand, last))) for x in phase.stores]
+    lines += [store_line(x, f"c{x.operand}", times(index, stride(kernel, x.operand, last))) for x in phase.stores]
     lines += sort.store_element(phase, f"flat + {index}")
     lines += [reduce.put(value.name, f"flat + {index}", value.name) for value in roles.scratch_of(p)]
     return lines + [

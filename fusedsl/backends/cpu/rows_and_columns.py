@@ -12,7 +12,7 @@ from . import reduce
 from .roles import ScratchArray, ValueRoles
 from .rows import column_loop, fold_arrays, row_epilogue, row_prologue
 from .scratch import free
-from .source_text import address, decode, header, indented, load_line, store_line
+from .source_text import address, header, indented, load_line, store_line, unravel_index
 from .split_rows import prologue
 from .workspace import mixed_reduction_arrays
 
@@ -60,7 +60,11 @@ def _columns(kernel: MixedReductionKernel, shared: list[ScratchArray], trees: li
         for name, text in zip(reduce.state_names(f), reduce.get_state(f, "line", "part * columns + column"))
     ]
     body = ["for part in range(parts):", *indented([*read, *reduce.push_to_tree(kernel.column_reductions, "part")])]
-    body += [*reduce.reduce_tree(kernel.column_reductions, "parts"), "left = column", *decode("left", axes, names)]
+    body += [
+        *reduce.reduce_tree(kernel.column_reductions, "parts"),
+        "left = column",
+        *unravel_index("left", axes, names),
+    ]
     wanted = {value.name for value in finish.body.args} if finish.body else set()
     for load in (x for x in kernel.loads if x.value.name in wanted):
         body += [address(kernel, load.operand, f"c{load.operand}", f"p{load.operand}", names)]

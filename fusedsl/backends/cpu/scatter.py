@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Scatter
 from .elementwise import decode_outer
-from .source_text import address, header, indented, load_line, parameters, step, times
+from .source_text import address, header, indented, load_line, parameters, stride, times
 
 
 def emit(kernel: KernelIR) -> str:
@@ -46,7 +46,7 @@ def _element(kernel: KernelIR, index: str) -> list[str]:
     inner = kernel.axes - 1
     lines = []
     for load in kernel.loads:
-        at = times(index, step(kernel, load.operand, inner)) if index else ""
+        at = times(index, stride(kernel, load.operand, inner)) if index else ""
         lines.append(load_line(load, f"{'a' if index else 'p'}{load.operand}", at))
     if index:
         lines += [f"{p.value.name} = {p.value.dtype}({index})" for p in kernel.positions if p.axis == inner]

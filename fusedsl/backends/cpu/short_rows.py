@@ -13,7 +13,7 @@ from ...kernel_ir.phase import Reduction
 from . import common_arguments, loop_splitting, reduce, scan
 from .schedule import CHUNK
 from .short_rows_form import ShortRows
-from .source_text import address, decode, header, indented, load_line, parameters, store_line
+from .source_text import address, header, indented, load_line, parameters, store_line, unravel_index
 from .statements import code_of, renamed
 
 Column = tuple[int, ...]  # indices along the unrolled axes
@@ -38,7 +38,7 @@ class _ShortRowsEmitter:
             for body in phase.bodies:
                 self.column_names |= body.targets
             self.column_names |= {v.name for use in phase.scan_uses for v in use.accumulators}
-        self.column_names |= {p.value.name for p in kernel.positions if p.axis in self.column_axes}
+        self.column_names |= {position.value.name for position in kernel.positions if position.axis in self.column_axes}
 
     # -- operands
 
@@ -69,11 +69,11 @@ class _ShortRowsEmitter:
     # -- text
 
     def emit(self) -> str:
-        kernel, along = self.kernel, self.loop_axis
+        kernel, loop_axis = self.kernel, self.loop_axis
         body = ["outer = unit // chunks", f"first = (unit - outer * chunks) * {CHUNK}"]
-        body += [f"count = smaller({CHUNK}, n{along} - first)", *self.start()]
+        body += [f"count = smaller({CHUNK}, n{loop_axis} - first)", *self.start()]
         body += loop_splitting.loop(kernel, self.row_body(), "i", "count", self.innermost)
-        lines = [*parameters(kernel), f"chunks = (n{along} + {CHUNK - 1}) // {CHUNK}"]
+        lines = [*parameters(kernel), f"chunks = (n{loop_axis} + {CHUNK - 1}) // {CHUNK}"]
         lines += ["for unit in range(begin, end):", *indented(body)]
         title = header(kernel, f"rows of {' x '.join(map(str, self.unrolled.counts))}")
         return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""])
@@ -85,21 +85,27 @@ class _ShortRowsEmitter:
 
     def start(self) -> list[str]:
         """Base pointers, indices, and loads that are invariant over rows."""
-        kernel, along = self.kernel, self.loop_axis
-        names = {axis: f"i{axis}" for axis in range(along)}
-        lines = decode("outer", range(along), names) if names else []
-        lines += [address(kernel, k, f"r{k}", f"p{k}", {**names, along: "first"}) for k in range(len(kernel.operands))]
-        lines += [f"{p.value.name} = {p.value.dtype}(i{p.axis})" for p in kernel.positions if p.axis < along]
-        return lines + self.load(fixed=True)
+        kernel, loop_axis = self.kernel, self.loop_axis
+        names = {axis: f"i{axis}" for axis in range(loop_axis)}
+        lines = unravel_index("outer", range(loop_axis), names) if names else []
+        lines += [
+            address(kernel, k, f"r{k}", f"p{k}", {**names, loop_axis: "first"}) for k in range(len(kernel.operands))
+        ]
+        lines += [
+            f"{position.value.name} = {position.value.dtype}(i{position.axis})"
+            for position in kernel.positions
+            if position.axis < loop_axis
+        ]
+        return lines + self.load(row_invariant=True)
 
-    def load(self, fixed: bool) -> list[str]:
-        """The row-invariant loads if `fixed`, else the rest.
+    def load(self, row_invariant: bool) -> list[str]:
+        """The row-invariant loads if `row_invariant`, else the rest.
 
         They precede all stores, because an output may alias an input.
         """
         lines = []
         for load in self.kernel.loads:
-            if (self.stride(load.operand, self.loop_axis) == "0") != fixed:
+            if (self.stride(load.operand, self.loop_axis) == "0") != row_invariant:
                 continue
             some = enumerate(self.columns) if load in self.loads else [(None, None)]  # type: ignore[list-item]
             for number, column in some:
@@ -116,12 +122,16 @@ class _ShortRowsEmitter:
     def row_body(self) -> list[str]:
         """The body of one row."""
         kernel = self.kernel
-        lines = self.load(fixed=False)
-        lines += [f"{p.value.name} = {p.value.dtype}(first + i)" for p in kernel.positions if p.axis == self.loop_axis]
+        lines = self.load(row_invariant=False)
+        lines += [
+            f"{position.value.name} = {position.value.dtype}(first + i)"
+            for position in kernel.positions
+            if position.axis == self.loop_axis
+        ]
         for k, axis in enumerate(self.column_axes):
-            for p in (p for p in kernel.positions if p.axis == axis):
+            for position in (p for p in kernel.positions if p.axis == axis):
                 for number, column in enumerate(self.columns):
-                    lines += self.for_column([f"{p.value.name} = {p.value.dtype}({column[k]})"], number)
+                    lines += self.for_column([f"{position.value.name} = {position.value.dtype}({column[k]})"], number)
         for phase in kernel.phases:
             lines += scan.init_short_row(phase)
             order = list(enumerate(self.columns))

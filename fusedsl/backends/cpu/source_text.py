@@ -46,20 +46,20 @@ def parameters(kernel: KernelIR) -> list[str]:
     return lines + [f"{p.value.name} = slot(slots, {p.operand})" for p in kernel.pointers]
 
 
-def step(kernel: KernelIR, operand: int, axis: int) -> str:
+def stride(kernel: KernelIR, operand: int, axis: int) -> str:
     """The stride of an operand along an axis, as text: "0", "1" or the name of a run-time value."""
     stride_kind = kernel.operands[operand].strides[axis]
     return f"s{operand}at{axis}" if stride_kind == "s" else stride_kind
 
 
-def times(index: str, stride: str) -> str:
-    """index * stride, as text; "" if the product is zero."""
-    if stride == "0" or index == "0":
+def times(index: str, step: str) -> str:
+    """index * step, as text; "" if the product is zero."""
+    if step == "0" or index == "0":
         return ""
-    return index if stride == "1" else f"{index} * {stride}"
+    return index if step == "1" else f"{index} * {step}"
 
 
-def decode(flat: str, axes: Sequence[int], names: dict[int, str]) -> list[str]:
+def unravel_index(flat: str, axes: Sequence[int], names: dict[int, str]) -> list[str]:
     """Split the index `flat` (consumed) into one per axis, the last axis fastest."""
     lines = []
     for axis in reversed(axes):
@@ -81,7 +81,7 @@ def increment(axes: int) -> list[str]:
 
 def address(kernel: KernelIR, operand: int, name: str, base: str, indices: dict[int, str]) -> str:
     """The statement `name = …`: the element of `operand` at these indices, from the pointer `base`."""
-    terms = [text for axis, index in indices.items() if (text := times(index, step(kernel, operand, axis)))]
+    terms = [text for axis, index in indices.items() if (text := times(index, stride(kernel, operand, axis)))]
     return f"{name} = at{operand}({base}, {' + '.join(terms)})" if terms else f"{name} = {base}"
 
 

@@ -49,7 +49,7 @@ def checked(r: Recorder, x: Any, to: DType) -> Node:
 
 
 def checked_integer(r: Recorder, x: Any, to: DType) -> Node:
-    """The same for functions that check integers only: floats out of range become infinite."""
+    """The same for functions that range-check integers only; overflowing floats become inf."""
     number = x if isinstance(x, Node) else r.node(x)
     if number.op == "const" and number.type.dtype.kind == "i":
         check_scalar(int(value_of(number)))

@@ -126,4 +126,4 @@ def test_attention_of_rows_does_not_depend_on_others_in_cuda_kernels():
 def test_nothing_is_tried_where_bits_are_fixed():
     chosen = fd.options(deterministic="batch", autotune=True)
     with chosen as options:
-        assert options.steady and not options.tunes
+        assert options.batch_invariant and not options.tunes

@@ -63,9 +63,9 @@ class RowVectorIntrinsics(Named):
 
     first_row, first_column = Method("", ""), Method("", "")
     rows_from = Method("", "row")
-    load = Method("name, letter='1'", "addresses, in_bounds, valid, step=None")
-    store = Method("name, letter='1'", "addresses, values, in_bounds, valid, step=None")
-    spread_rows = Method("name", "values")
+    load = Method("name, stride_kind='1'", "addresses, in_bounds, valid, step=None")
+    store = Method("name, stride_kind='1'", "addresses, values, in_bounds, valid, step=None")
+    broadcast_rows = Method("name", "values")
     column_positions = Method("name", "first")
     load_accumulators = Method("name, pitch", "tile, row")
 

@@ -74,9 +74,9 @@ class RowEpilogue:
                 read = src.bind(f"load_{name}", load_value(dtype.name))
                 src.assign(name, read(self.coordinates.column_base(load.operand)))
                 continue
-            letter, step = self._letter(load.operand)
+            stride_kind, step = self._stride_kind(load.operand)
             src.stored[name] = dtype
-            read = src.bind(f"load_{name}", line.load(dtype.name, letter))
+            read = src.bind(f"load_{name}", line.load(dtype.name, stride_kind))
             src.assign(name, read(self.coordinates.column_base(load.operand), "True", "valid_columns", *step))
         for p in self.positions:
             if p.axis == columns[-1]:
@@ -85,7 +85,7 @@ class RowEpilogue:
             elif p.axis in columns:
                 src.assign(p.value.name, f"{p.value.dtype.name}(c{p.axis})")
 
-    def _letter(self, k: int) -> tuple[str, list[str]]:
+    def _stride_kind(self, k: int) -> tuple[str, list[str]]:
         """The stride of an operand's columns, and the further argument of its access: bytes between columns."""
         operand, axis = self.kernel.operands[k], self.axes.columns[-1]
         if not self.coordinates.varies(k, self.axes.columns) or (operand.strides[axis] == "0" and self.shape.width > 1):
@@ -102,19 +102,19 @@ class RowEpilogue:
                 self._emit_load(load)
         for p in self.positions:
             if p.axis in self.axes.rows:
-                spread = self.src.bind(f"spread_{p.value.name}", self.vectors.spread_rows(p.value.dtype.name))
+                spread = self.src.bind(f"spread_{p.value.name}", self.vectors.broadcast_rows(p.value.dtype.name))
                 self.src.assign(p.value.name, spread(p.value.name))
 
     def _emit_load(self, load: Load) -> None:
         src, name, dtype = self.src, load.value.name, self.kernel.operands[load.operand].dtype
-        letter, step = self._letter(load.operand)
+        stride_kind, step = self._stride_kind(load.operand)
         src.stored[name] = dtype
-        read: Function = src.bind(f"load_{name}", self.vectors.load(dtype.name, letter))
+        read: Function = src.bind(f"load_{name}", self.vectors.load(dtype.name, stride_kind))
         src.assign(name, read(self.coordinates.row_address(load.operand), "in_bounds", "valid_columns", *step))
 
     def _emit_store(self, number: int, k: int, value: str) -> None:
-        letter, step = self._letter(k)
-        write = self.src.bind(f"store_{number}", self.vectors.store(self.kernel.operands[k].dtype.name, letter))
+        stride_kind, step = self._stride_kind(k)
+        write = self.src.bind(f"store_{number}", self.vectors.store(self.kernel.operands[k].dtype.name, stride_kind))
         row = (
             self.coordinates.row_address(k)
             if self.coordinates.varies(k, self.axes.rows)

@@ -14,9 +14,10 @@ def statement(text: str, *kinds: types.Type) -> Callable:
     """A volatile PTX statement with operands $0, $1 … and no result."""
     constraints = ",".join([*(LETTERS[k] for k in kinds), "~{memory}"])
 
-    def rule(*given):
+    def rule(*arg_types):
         def emit(e, *values):
-            e.asm(VOID, text, constraints, [e.cast(v, g, k) for v, g, k in zip(values, given, kinds)], effect=True)
+            operands = [e.cast(v, have, want) for v, have, want in zip(values, arg_types, kinds)]
+            e.asm(VOID, text, constraints, operands, effect=True)
 
         return types.void, emit
 
@@ -47,7 +48,7 @@ def setmaxnreg_inc(count: int) -> Callable:
 
 
 def setmaxnreg_dec(count: int) -> Callable:
-    """`setmaxnreg_dec()`: lower them to this count."""
+    """`setmaxnreg_dec()`: lower the registers of each thread of a warpgroup to this count."""
     return statement(f"setmaxnreg.dec.sync.aligned.u32 {count};")
 
 
@@ -93,7 +94,7 @@ def dynamic_smem(e, *, alignment: int):
 
 
 st_shared = statement("st.shared.b32 [$0], $1;", i32, i32)  # 32 bits
-or_shared = statement("red.shared.or.b32 [$0], $1;", i32, i32)  # more bits of them, whoever else sets some
+or_shared = statement("red.shared.or.b32 [$0], $1;", i32, i32)  # atomic OR in shared memory
 
 
 @emitted(i32)
@@ -110,7 +111,7 @@ def warp_uniform(e, value, *, kinds):
     return e.asm(I32, text, "=r,r", [e.cast(value, kinds[0], i32)], effect=True)
 
 
-def bits_of(e: Emitter, flag: ir.Value) -> ir.Value:
+def ballot_bits(e: Emitter, flag: ir.Value) -> ir.Value:
     """A word with a bit for each lane of the warp (vote.ballot)."""
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
     return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True)
@@ -119,7 +120,7 @@ def bits_of(e: Emitter, flag: ir.Value) -> ir.Value:
 @emitted(i32)
 def ballot(e, flag):
     """A bit for each lane of the warp."""
-    return bits_of(e, flag)
+    return ballot_bits(e, flag)
 
 
 @emitted(i32)
@@ -145,7 +146,7 @@ def tied_operands(count: int, kind: types.Type = types.float32) -> list[str]:
 def tuple_asm(
     e: Emitter, count: int, lines: Sequence[str], constraints: Sequence[str], values, kind: types.Type = types.float32
 ) -> list[ir.Value]:
-    """The first results of PTX on values, so many of a type."""
+    """Inline PTX with `count` tied outputs of one type: the outputs."""
     held, text = ir.LiteralStructType([KINDS[kind]] * count), "{\n" + "\n".join(lines) + "\n}"
     results = e.asm(held, text, ",".join([*constraints, "~{memory}"]), values, effect=True)
     return e.unpack(results, count)

@@ -10,7 +10,7 @@ from ...compiler.numba_backend import I32, I64, emitted, types
 from ...mma.smem_swizzle import CHUNKS, SwizzledTile, start_of, swizzled
 from ...tile.scalar_functions import elements_of, mapped
 from ...tile.shuffle import WARP, shuffle
-from ...tile.sm90 import bits_of
+from ...tile.sm90 import ballot_bits
 
 i32, i64 = types.int32, types.int64
 
@@ -40,7 +40,7 @@ class PagedLookup:
     @emitted(lambda self: types.UniTuple(i32, self.count))
     def words(self, e, flags):
         """`words(flags)`: a bit for each row, in all lanes."""
-        return [bits_of(e, x) for x in e.unpack(flags, self.count)]
+        return [ballot_bits(e, x) for x in e.unpack(flags, self.count)]
 
     def copy(self, size: int, room: int, threads: int) -> Callable:
         """`copy(to, at)`: start to copy rows of `size` bytes from their addresses, by cp.async; zeros for rows at

@@ -8,7 +8,7 @@ from math import prod
 
 from .....hardware import Hardware
 from .....kernel_ir.kernel import KernelIR
-from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands, turned
+from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands, transposed
 from ...mma.tile_sizes import MBARRIER_BYTES, TMA_RANK
 from ...schedule_base import Extents
 from .clocks import predicted_clocks
@@ -33,7 +33,7 @@ def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm9
         return None
     possible = list(candidates(kernel, operands, extents, hardware))
     if not possible and not kernel.phases[0].panel_folds:
-        operands = turned(operands)
+        operands = transposed(operands)
         possible = [replace(s, turned=True) for s in candidates(kernel, operands, extents, hardware)]
     if not possible:
         return None

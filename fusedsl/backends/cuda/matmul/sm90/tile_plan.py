@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from .....kernel_ir.kernel import KernelIR, MatmulKernel, TmaBox
 from .....kernel_ir.launch_config import LaunchConfig
 from .....kernel_ir.matmul_axes import extent
-from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands, turned
+from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands, transposed
 from .....kernel_ir.phase import PANEL_COLUMNS
 from ...mma.tile_sizes import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_BYTES, WARP_ROWS, WARPGROUP
 from ...schedule_base import Extents, Schedule
@@ -106,7 +106,7 @@ class Sm90MatmulSchedule(Schedule):
         """The operands as this schedule multiplies them."""
         operands = matmul_operands(kernel)
         assert operands is not None
-        return turned(operands) if self.turned else operands
+        return transposed(operands) if self.turned else operands
 
     def lines(self, number: int) -> int:
         """Lines of an operand's tile along M or N."""
