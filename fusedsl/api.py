@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .config import OptionChanges
     from .program.plans import Plans
     from .runtime.bound_call import BoundCall
-    from .runtime.cuda_graph import GraphCall
+    from .runtime.graph_call import GraphCall
 
 __all__ = ["Kernel", "Spec", "kernel", "options", "spec"]
 
@@ -209,7 +209,7 @@ class Kernel(Inspectable):
         >>> steps()
         array([4., 6.], dtype=float32)
         """
-        from .runtime.cuda_graph import GraphCall
+        from .runtime.graph_call import GraphCall
 
         return GraphCall((self.bind(*args, out=out, **named),))
 

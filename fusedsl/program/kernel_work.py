@@ -11,7 +11,7 @@ from ..backends.cuda.scan_sort.radix_schedule import RadixSortSchedule, pass_byt
 from ..backends.cuda.scan_sort.sort_method import sort_of
 from ..backends.cuda.scan_sort.sort_schedule import SortSchedule
 from ..backends.cuda.schedule_base import Schedule
-from ..backends.cuda.selection.select_schedule import READINGS, SelectSchedule
+from ..backends.cuda.selection.schedule import READINGS, SelectSchedule
 from ..fusion.roofline import Work
 from ..hardware import Hardware
 from ..ir.op_cost import EXCHANGE, ordering

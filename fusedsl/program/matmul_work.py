@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..backends.cuda.matmul.mma_schedule import MmaMatmulSchedule, mma_clocks
 from ..backends.cuda.matmul.sm90.clocks import predicted_clocks
-from ..backends.cuda.matmul.sm90.tile_plan import Sm90MatmulSchedule
+from ..backends.cuda.matmul.sm90.layout import Sm90MatmulSchedule
 from ..backends.cuda.skinny.schedule import SkinnySchedule
 from ..backends.cuda.small_matmul.schedule import SmallMatmulSchedule
 from ..fusion.roofline import TENSOR_SHARE

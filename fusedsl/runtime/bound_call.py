@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from ..errors import FusedslError
 from ..generated_code import FunctionBuilder
 from .argument_keys import address_of
-from .captured_graphs import CapturedGraph
 from .check_outputs import version_counter
 from .cuda_streams import stream_expression
 from .driver import driver
+from .graph_capture import CapturedGraph
 from .native_entry import NativeEntry, graph_launcher
 from .prepared_call import PreparedCall
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from ..errors import DeviceError, FusedslError, LimitError
 from ..kernel_ir.launch_config import LaunchConfig
-from .captured_graphs import CapturedGraph
 from .driver import Driver
 from .driver_calls import CudaFunction, pointer
+from .graph_capture import CapturedGraph
 from .long_calls import LONG_PIECE
 from .native_entry import GUARD_FAILED, NO_WATCH, AddressSlot, Watch, available, launcher, runner
 from .parameter_packing import BLOCK_BYTES, BlockLayout, Namer

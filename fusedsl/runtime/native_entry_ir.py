@@ -19,7 +19,7 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 ; the word of packed numbers, a graph or null; then the block; then the slots of the addresses; then the guard
 %record = type { ptr, ptr, i64, i64, i64, ptr, [0 x i64] }
 
-; see captured_graphs.py: whether it is in use, stream, CUgraphExec or null, calls so far, calls until a graph is made;
+; see graph_capture.py: whether it is in use, stream, CUgraphExec or null, calls so far, calls until a graph is made;
 ; the driver's functions cuGraphLaunch, cuStreamIsCapturing, cuGraphExecKernelNodeSetParams or null; two arguments of
 ; the last function; launches until renewal; the bytes of the block, and the block
 %graph = type { i64, ptr, ptr, i64, i64, ptr, ptr, ptr, ptr, ptr, i64, i64, [0 x i64] }

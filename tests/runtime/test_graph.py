@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.runtime.captured_graphs import CALLS_BEFORE_CAPTURE
+from fusedsl.runtime.graph_capture import CALLS_BEFORE_CAPTURE
 
 pytest.importorskip("numba.cuda")
 

@@ -19,9 +19,9 @@ from fusedsl.errors import CompileError, DeviceError, DTypeError, MemoryLimitErr
 from fusedsl.generated_code import FunctionBuilder
 from fusedsl.ir.types import DTYPES
 from fusedsl.kernel_ir.launch_config import LaunchConfig
-from fusedsl.runtime import captured_graphs, driver_calls, host_device_copies, pool
 from fusedsl.runtime import counters as tickets
 from fusedsl.runtime import driver as driver_module
+from fusedsl.runtime import driver_calls, graph_capture, host_device_copies, pool
 from fusedsl.runtime import launch as launch_module
 from fusedsl.runtime.arrays import describe
 from fusedsl.runtime.driver import Driver, cuda_available, driver
@@ -501,10 +501,10 @@ def test_what_is_repeated_becomes_a_graph_that_is_launched_where_it_may(cuda, li
     packs, fires = launch.repeat_lines(["x", "y", "n"], {}, lines.name)
     lines.add(*packs, *fires)
     call = lines.function("call", "x, y, n, stream")
-    for _ in range(captured_graphs.CALLS_BEFORE_CAPTURE):
+    for _ in range(graph_capture.CALLS_BEFORE_CAPTURE):
         call(16, 32, 5, 9)
     plain = library.launches[-1]
-    assert len(library.launches) == captured_graphs.CALLS_BEFORE_CAPTURE and not driven.launched
+    assert len(library.launches) == graph_capture.CALLS_BEFORE_CAPTURE and not driven.launched
     call(16, 32, 5, 9)  # as it was recorded
     call(48, 64, -6, 9)  # others
     assert driven.launched == [(9, plain[3]), (9, struct.pack("<2Q24xq", 48, 64, -6))]
@@ -530,33 +530,31 @@ def test_graphs_are_few_and_go_with_what_they_repeat(cuda, library, monkeypatch)
         lines = FunctionBuilder()
         lines.add(*record(cuda).repeat_lines(["1", "2"], {}, lines.name)[1])
         call = lines.function("call", "stream")
-        for _ in range(captured_graphs.CALLS_BEFORE_CAPTURE + 1):
+        for _ in range(graph_capture.CALLS_BEFORE_CAPTURE + 1):
             call(7)
         return call
 
-    alive = captured_graphs._live_graphs
+    alive = graph_capture._live_graphs
     call = repeated()
-    assert captured_graphs._live_graphs == alive + 1 and library.called.count("cuGraphExecDestroy") == 0
+    assert graph_capture._live_graphs == alive + 1 and library.called.count("cuGraphExecDestroy") == 0
     del call
-    assert captured_graphs._live_graphs == alive and library.called.count("cuGraphExecDestroy") == 1
-    monkeypatch.setattr(captured_graphs, "LAUNCHES_BEFORE_RENEWAL", 3)
+    assert graph_capture._live_graphs == alive and library.called.count("cuGraphExecDestroy") == 1
+    monkeypatch.setattr(graph_capture, "LAUNCHES_BEFORE_RENEWAL", 3)
     call = repeated()
     library.launches.clear(), driven.launched.clear()
     for _ in range(10):
         call(7)
     assert len(driven.launched) == 8 and len(library.launches) == 2  # after the one in `repeated`
-    assert captured_graphs._live_graphs == alive + 1
+    assert graph_capture._live_graphs == alive + 1
     del call
     for change in (
         lambda: monkeypatch.setenv("FUSEDSL_GRAPHS", "0"),
-        lambda: monkeypatch.setattr(captured_graphs, "MAX_GRAPHS", alive),
+        lambda: monkeypatch.setattr(graph_capture, "MAX_GRAPHS", alive),
     ):
         change()
         library.launches.clear()
         repeated()
-        assert (
-            len(library.launches) == captured_graphs.CALLS_BEFORE_CAPTURE + 1 and captured_graphs._live_graphs == alive
-        )
+        assert len(library.launches) == graph_capture.CALLS_BEFORE_CAPTURE + 1 and graph_capture._live_graphs == alive
         monkeypatch.delenv("FUSEDSL_GRAPHS", raising=False)
     del kept
 

@@ -33,7 +33,7 @@ from .matmul.mma_emit import emit_mma_matmul
 from .matmul.mma_schedule import MmaMatmulSchedule
 from .matmul.schedule import MatmulSchedule
 from .matmul.sm90.emit import emit_sm90 as emit_sm90_matmul
-from .matmul.sm90.tile_plan import Sm90MatmulSchedule
+from .matmul.sm90.layout import Sm90MatmulSchedule
 from .rows.cooperative import CooperativeSchedule
 from .rows.emit import emit_rows
 from .rows.emit_cooperative import emit_cooperative, emit_two_pass_scan
@@ -52,8 +52,8 @@ from .scan_sort.sort_schedule import SortSchedule
 from .scatter.emit import emit_private_scatter, emit_private_sums, emit_scatter
 from .scatter.schedule import PrivateScatterSchedule, PrivateSumSchedule, ScatterSchedule
 from .schedule_base import Schedule
-from .selection.select_emit import emit_selection
-from .selection.select_schedule import SelectSchedule
+from .selection.emit import emit_selection
+from .selection.schedule import SelectSchedule
 from .skinny.emit import emit_skinny
 from .skinny.schedule import SkinnySchedule
 from .small_matmul.emit import emit_small

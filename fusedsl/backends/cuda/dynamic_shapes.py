@@ -19,7 +19,7 @@ from .scan_sort.scan_schedule import generic_scan, has_scans
 from .scan_sort.shared_topk_schedule import generic_order
 from .scan_sort.sort_method import sort_of
 from .schedule_base import Schedule
-from .selection.select_schedule import schedule_selection
+from .selection.schedule import schedule_selection
 
 Pair = tuple[KernelIR, KernelIR]
 """A kernel for rows that are held, and the same for rows that are not."""

@@ -21,7 +21,7 @@ from .scan_sort.shared_topk_schedule import schedule_order
 from .scan_sort.sort_method import sort_of
 from .scatter.schedule import schedule_scatter
 from .schedule_base import Schedule
-from .selection.select_schedule import schedule_selection
+from .selection.schedule import schedule_selection
 
 
 def choose_with_tables(

@@ -10,7 +10,7 @@ from test_radix_sort import descending, elements
 
 import fusedsl as fd
 from fusedsl.backends.cuda.scan_sort import sort_schedule
-from fusedsl.backends.cuda.selection import select_schedule
+from fusedsl.backends.cuda.selection import schedule
 from fusedsl.runtime.array_copies import to_host
 
 RANDOM = np.random.default_rng(41)
@@ -20,9 +20,9 @@ RANDOM = np.random.default_rng(41)
 def short_blocks(monkeypatch):
     """Blocks hold rows of 1024 columns at most, and sort few candidates."""
     monkeypatch.setattr(sort_schedule, "LONGER", (1024,))
-    monkeypatch.setattr(select_schedule, "LEAST_COLUMNS", 1024)
-    monkeypatch.setattr(select_schedule, "LIMIT", 16)
-    monkeypatch.setattr(select_schedule, "THREADS", 256)
+    monkeypatch.setattr(schedule, "LEAST_COLUMNS", 1024)
+    monkeypatch.setattr(schedule, "LIMIT", 16)
+    monkeypatch.setattr(schedule, "THREADS", 256)
 
 
 def selected(text: str, multiprocessors: int = 2, **arrays: np.ndarray):

@@ -53,7 +53,7 @@ class MmaTileIntrinsics(Named):
 MmaTile = File("matmul.mma_tile").type("MmaTile", "dtype, accumulators, rows, columns, depth, warps", MmaTileIntrinsics)
 
 
-_FILE = File("matmul.split_tile")
+_FILE = File("matmul.split_k_blocks")
 store_accumulators = _FILE.maker("store_accumulators", "name, shape, pitch, threads", "address, at")
 add_split_accumulators = _FILE.maker("add_split_accumulators", "name, shape, pitch, threads, splits", "at, address")
 

@@ -2,7 +2,7 @@
 
 from ..emit.intrinsic import File, Named
 
-selector = File("selection.selector").type("selector", "codec, count, ranks", Named)
+selector = File("selection.select_params").type("selector", "codec, count, ranks", Named)
 
 _FILE = File("selection.first_digit")
 clear_selection = _FILE.maker("clear_selection", "selector", "")

@@ -10,7 +10,7 @@ from ..scan_sort.radix_digits import at
 from ..tile.loops import repeated
 from ..tile.shuffle import WARP, shuffle
 from .first_digit import Found
-from .selector import (
+from .select_params import (
     BELOW,
     BINS,
     BITS,

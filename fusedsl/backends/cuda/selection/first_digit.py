@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..compiler.numba_backend import GLOBAL, I32, I64, Emitter, emitted, ir, types
 from ..scan_sort.radix_digits import at, narrow, wide
-from .selector import (
+from .select_params import (
     BELOW,
     COUNTS,
     CURSOR,

@@ -1,4 +1,4 @@
-"""Accumulators of products with few rows: a block's in shared memory, and those of split tiles in global memory."""
+"""Accumulators of products with few rows: a block's in shared memory; the records of a split-K reduction in memory."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from .....kernel_ir.kernel import KernelIR
 from .....kernel_ir.matmul_operands import MatmulOperands
 from .....kernel_ir.phase import Phase
 from ...schedule_base import Extents
-from .tile_plan import Sm90MatmulSchedule, clusters_of_tiles
+from .layout import Sm90MatmulSchedule, clusters_of_tiles
 
 COLUMNS = 64  # that tiles are measured in
 # measured: H100, 2026-11, bfloat16 4096 x 4096 x 4096: clocks of a K-slice, by rows and columns of a tile; one of 128

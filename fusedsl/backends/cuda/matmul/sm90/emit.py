@@ -38,7 +38,7 @@ from .emit_epilogue import PanelEpilogue
 from .emit_mainloop import Sm90MatmulMainloop
 from .emit_producer import Sm90MatmulProducer
 from .emit_tf32_parts import Tf32PartsMainloop
-from .tile_plan import Sm90MatmulSchedule
+from .layout import Sm90MatmulSchedule
 from .work_tiles import Sm90WorkTiles
 
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232

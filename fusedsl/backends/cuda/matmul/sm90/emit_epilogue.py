@@ -27,7 +27,7 @@ from ...tile import (
 )
 from .. import store_panel, store_row_pairs
 from .emit_panel_loads import PanelLoads
-from .tile_plan import PANEL, STAGING
+from .layout import PANEL, STAGING
 
 ROW_BYTES = 2 * PANEL  # of a panel in shared memory
 STAGED_BYTES = ROWS * ROW_BYTES

@@ -13,7 +13,7 @@ from ...tile import (
     wgmma_wait,
 )
 from .. import mbarrier_arrive_cluster, register_operand, wgmma_registers, wgmma_slice, wgmma_wait_group
-from .tile_plan import Sm90MatmulSchedule
+from .layout import Sm90MatmulSchedule
 from .work_tiles import Sm90WorkTiles
 
 SMEM_ADDRESSES = (1 << 18) - 1

@@ -11,7 +11,7 @@ from ...emit.intrinsic import Function
 from ...tile import mbarrier_expect_tx, mbarrier_wait_parity, tma_load, wait_for_launches
 from .. import tma_load_multicast
 from .emit_mainloop import ROW_BYTES
-from .tile_plan import Sm90MatmulSchedule
+from .layout import Sm90MatmulSchedule
 from .work_tiles import Sm90WorkTiles
 
 

@@ -1,4 +1,4 @@
-"""Split-K: warpgroups that sum parts of one tile leave them in global memory; the last to arrive adds them in order."""
+"""Split-K reduction: partial sums of a tile in global memory, which the last-arriving warpgroup adds in order."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .....kernel_ir.kernel import MatmulKernel
 from ...emit.source_text import SourceBuilder
 from ...tile import block_idx, udiv
-from .tile_plan import Sm90MatmulSchedule
+from .layout import Sm90MatmulSchedule
 
 
 class Sm90WorkTiles:

@@ -9,9 +9,9 @@ from typing import Any
 
 from ..errors import ArgumentError, DeviceError
 from .bound_call import BoundCall, CapturableLaunch
-from .captured_graphs import CapturedGraph, capture_graph
 from .check_outputs import version_counter
 from .driver import driver
+from .graph_capture import CapturedGraph, capture_graph
 from .native_entry import NativeEntry, graph_launcher
 
 

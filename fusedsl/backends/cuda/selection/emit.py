@@ -35,7 +35,7 @@ from . import (
     selector,
     shift_of_next,
 )
-from .select_schedule import BITS, BUFFERS, HEADER, SelectSchedule, counters, entry_bytes, first_bins, places_of, ranks
+from .schedule import BITS, BUFFERS, HEADER, SelectSchedule, counters, entry_bytes, first_bins, places_of, ranks
 
 SHARE = ("block_in_row", "blocks_per_row")
 
