@@ -55,8 +55,8 @@ class KernelLimits:
         self.nested: dict[Node, int] = {}  # reductions that depend on each other
         self.along: dict[Node, tuple[int, ...] | None] = {}  # axes of the last of them
         self.size: dict[Node, int] = {}  # instructions of an element
-        self.inside: dict[Node, frozenset[Node]] = {}  # nodes that compute an element
-        self.weighed: dict[Node, Node] = {}  # product that attention may compute -> its operand of weights
+        self.fused_producers: dict[Node, frozenset[Node]] = {}  # nodes that compute an element
+        self.weights_of: dict[Node, Node] = {}  # product that attention may compute -> its operand of weights
 
     def find(self) -> dict[Node, str]:
         self.stored |= self.pieces
@@ -94,8 +94,10 @@ class KernelLimits:
             alike = self.nested[n] == 0 or self.along[n] == _axes(n)
             self.nested[n] += 1 if alike else TURNED
             self.along[n] = _axes(n)
-        self.inside[n] = frozenset((n,)).union(*(self.inside[a] for a in args if a not in self.stored))
-        self.size[n] = sum(map(cost, self.inside[n]))
+        self.fused_producers[n] = frozenset((n,)).union(
+            *(self.fused_producers[a] for a in args if a not in self.stored)
+        )
+        self.size[n] = sum(map(cost, self.fused_producers[n]))
 
     def _limit_table(self, n: Node) -> None:
         """Store a computed array of which a gather reads twice the elements that it has; a padded one reads a few
@@ -137,7 +139,7 @@ class KernelLimits:
 
     def _limit_attention(self, n: Node, x: Node, operands: Sequence[Node]) -> None:
         """Store what attention cannot compute, for a product whose operand `x` is computed from scores."""
-        scores = [m for m in self.inside[x] if is_product(m)]
+        scores = [m for m in self.fused_producers[x] if is_product(m)]
         side, extents = operands.index(x), matmul_extents(n)
         if self.way.products is not ProductMode.FUSED and self._is_stored_by_itself(n, x):
             self.stored[x] = STORED if self.way.attention is AttentionMode.MATERIALIZED else INSIDE
@@ -152,7 +154,7 @@ class KernelLimits:
         for y in (*operands, *(array_below(y) for m in scores for y in factors_of(m))):
             if y is not x and _is_rounded(y):
                 self.stored.setdefault(y, "it is rounded to 16 bits, which tensor cores multiply")
-        self.weighed[n] = x
+        self.weights_of[n] = x
 
     def _is_chain(self, n: Node, weighed: Sequence[Dim], scores: Sequence[Node]) -> bool:
         """Whether attention kernels are wide enough for products in turn, and on CUDA multiply so many."""
@@ -165,7 +167,7 @@ class KernelLimits:
     def attention_products(self, stored: Collection[Node]) -> set[Node]:
         """Products of weights and their scores that an attention kernel may compute, if these arrays are stored."""
         products: set[Node] = set()
-        for n, x in self.weighed.items():
+        for n, x in self.weights_of.items():
             below = search([x] if x not in stored else [], lambda m: [a for a in m.args if a not in stored])
             if scores := [m for m in below if is_product(m)]:
                 products.update((n, *scores))
@@ -178,7 +180,7 @@ class KernelLimits:
 
     def _store_inner(self, n: Node) -> None:
         """Store products that are operands of scores, so that the scores can be reduced where they are computed."""
-        inside = sorted(self.inside[n], key=self.index.__getitem__)
+        inside = sorted(self.fused_producers[n], key=self.index.__getitem__)
         for m in inside:
             for x in map(array_below, factors_of(m) if is_product(m) else ()):
                 if self._of(self.products, x) and not self.folded[x]:
@@ -207,9 +209,9 @@ class KernelLimits:
 
     def _cut_below(self, n: Node, weight: Callable[[Node], int], reason: str) -> None:
         """Store what the later half of a chain that ends in a node needs of the earlier one."""
-        first = min(self.index[m] for m in self.inside[n] if m.args)
+        first = min(self.index[m] for m in self.fused_producers[n] if m.args)
         below = self.order[first : self.index[n] + 1]
-        for m in narrowest_cut(below, self.inside[n], self.index, self.last, weight):
+        for m in narrowest_cut(below, self.fused_producers[n], self.index, self.last, weight):
             self.stored.setdefault(m, reason)
             self.cuts.setdefault(m, self.index[n])
         for m in below:

@@ -15,7 +15,7 @@ from .builder import GraphBuilder
 from .dims import Dim, expression
 from .graph import Node
 from .index_keys import basic_index
-from .row_ops import Direction
+from .row_ops import ScanMode
 from .scatters import NOWHERE
 from .types import INT32, INT64, DType
 
@@ -68,7 +68,7 @@ def _ranks(b: GraphBuilder, marked: Node, rows: Dim, numbers: DType) -> Node:
     bits = op("left_shift", b.convert(b.literal(1), INT64), bit)
     marked_word = op("where", op("less", marked, b.literal(0)), marked, word)
     marks = scatters.merged(b, none, marked_word, bits, "sum", scatters.DROPPED)
-    before = b.cast(row_ops.scan(b, "sum", op("count_ones", marks), 0, Direction(exclusive=True)), numbers)
+    before = b.cast(row_ops.scan(b, "sum", op("count_ones", marks), 0, ScanMode(exclusive=True)), numbers)
     word, bit = word_of(b.convert(b.iota(rows), numbers))
     behind = b.convert(op("subtract", b.literal(WORD - 1), bit), INT64)
     up_to = op("left_shift", _read(b, marks, word, rows), behind)

@@ -1,4 +1,4 @@
-"""Builder of scans, sorts and top-k: operations that keep an axis and mix its elements."""
+"""Builder of prefix scans, sorts and top-k along an axis."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .types import INT64
 
 
 @dataclass(frozen=True)
-class Direction:
+class ScanMode:
     """How a scan runs: from the end of its axis, and without each element itself."""
 
     reverse: bool = False
     exclusive: bool = False
 
 
-FORWARD = Direction()
+FORWARD = ScanMode()
 
 
-def scan(b: GraphBuilder, fold: str, x: Node, axis: int | None, direction: Direction = FORWARD) -> Node:
+def scan(b: GraphBuilder, fold: str, x: Node, axis: int | None, mode: ScanMode = FORWARD) -> Node:
     """The fold of all elements up to each one along an axis; None for the flattened array, as in NumPy."""
     if axis is None or x.type.rank == 0:
         x, axis = shapes.reshape(b, x, (-1,)), 0
@@ -33,18 +33,18 @@ def scan(b: GraphBuilder, fold: str, x: Node, axis: int | None, direction: Direc
     result = reduced_dtype(fold, x.type.dtype)
     if not x.type.weak:
         x = b.convert(x, result)
-    return _scanned(b, fold, (x,), axis, direction)
+    return _scan_node(b, fold, (x,), axis, mode)
 
 
-def _scanned(b: GraphBuilder, fold: str, args: tuple[Node, ...], axis: int, direction: Direction) -> Node:
+def _scan_node(b: GraphBuilder, fold: str, args: tuple[Node, ...], axis: int, mode: ScanMode) -> Node:
     """The prefixes of operands of one type; a reverse scan is that of the flipped operands, flipped."""
-    if direction.reverse:
+    if mode.reverse:
         args = tuple(_flipped(b, x, axis) for x in args)
     type = args[0].type
-    prefixes = node("scan", args, (fold, axis, direction.exclusive), type)
+    prefixes = node("scan", args, (fold, axis, mode.exclusive), type)
     if b.rounding == "op" and type.dtype.compute is not type.dtype:
         prefixes = b.cast(prefixes, type.dtype)
-    return _flipped(b, prefixes, axis) if direction.reverse else prefixes
+    return _flipped(b, prefixes, axis) if mode.reverse else prefixes
 
 
 def _flipped(b: GraphBuilder, x: Node, axis: int) -> Node:
@@ -52,7 +52,7 @@ def _flipped(b: GraphBuilder, x: Node, axis: int) -> Node:
 
 
 def linear_scan(
-    b: GraphBuilder, scale: Node, shift: Node, axis: int | None, initial: Node | None, direction: Direction
+    b: GraphBuilder, scale: Node, shift: Node, axis: int | None, initial: Node | None, mode: ScanMode
 ) -> Node:
     """h[t] = scale[t] h[t-1] + shift[t] along an axis, from h[-1] = `initial`; integers are widened as in sums."""
     dtype = reduced_dtype("sum", b.computed("multiply", scale, shift))
@@ -63,15 +63,15 @@ def linear_scan(
         a, c, axis = shapes.reshape(b, a, (-1,)), shapes.reshape(b, c, (-1,)), 0
     axis = shapes.normalize_axis(b, a, axis)
     if initial is None:
-        return _scanned(b, "linear", (a, c), axis, direction)
+        return _scan_node(b, "linear", (a, c), axis, mode)
     start = shapes.expand_dims(b, initial, [axis]) if initial.type.rank else initial
     start = b.convert(start, dtype)
     position = shapes.iota_along(b, a, axis)
-    end = b.elementwise("subtract", b.extent(a.type.shape[axis]), b.literal(1)) if direction.reverse else b.literal(0)
+    end = b.elementwise("subtract", b.extent(a.type.shape[axis]), b.literal(1)) if mode.reverse else b.literal(0)
     first = b.elementwise("equal", position, end)
     c = b.elementwise("where", first, b.elementwise("add", b.elementwise("multiply", a, start), c), c)
-    states = _scanned(b, "linear", (a, shapes.broadcast_to(b, c, a.type.shape)), axis, direction)
-    return b.elementwise("where", first, start, states) if direction.exclusive else states
+    states = _scan_node(b, "linear", (a, shapes.broadcast_to(b, c, a.type.shape)), axis, mode)
+    return b.elementwise("where", first, start, states) if mode.exclusive else states
 
 
 def sort_nodes(b: GraphBuilder, x: Node, descending: bool, k: Dim | None = None) -> tuple[Node, Node]:

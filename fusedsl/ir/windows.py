@@ -21,7 +21,7 @@ from .gathers import GUARDED, INSIDE, at_position, gather, in_range
 from .graph import Check, Node, Type, node, value_of
 from .index_keys import basic_index, whole_axis
 from .ops import CASTS, OPS
-from .row_ops import Direction
+from .row_ops import ScanMode
 from .types import INT64
 
 UNROLLED = 32  # elements of a window that are merged one by one
@@ -267,7 +267,7 @@ def _two_scans(b: GraphBuilder, fold: str, base: Node, window: Window) -> Node:
     name = SCANS[fold] or fold
     suffixes, prefixes = (
         shapes.reshape(b, row_ops.scan(b, name, cut, a + 1, d), padded.type.shape)
-        for d in (Direction(reverse=True), Direction(exclusive=True))
+        for d in (ScanMode(reverse=True), ScanMode(exclusive=True))
     )
     suffix, prefix = _slice(suffixes, a, 0, window.count), _slice(prefixes, a, n, window.count)
     return b.elementwise(MERGES[fold], suffix, prefix)

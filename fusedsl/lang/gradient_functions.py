@@ -36,7 +36,7 @@ def grad(b: GraphBuilder, loss: Node, *wrt: Node):
 def vjp(b: GraphBuilder, y: Any, cotangent: Any, *wrt: Node):
     """The sum of cotangent times the derivative of `y`, for each value of `wrt`; y and cotangent may be tuples."""
     results = _floats(b, "vjp", _values(b, "vjp", y, 0), 0)
-    cotangents = _alike(b, ("vjp", "cotangent", 1), _values(b, "vjp", cotangent, 1), results)
+    cotangents = _conform(b, ("vjp", "cotangent", 1), _values(b, "vjp", cotangent, 1), results)
     return _one_or_all(reverse.vjp(b, results, cotangents, _variables(b, "vjp", wrt, 2)))
 
 
@@ -45,7 +45,7 @@ def jvp(b: GraphBuilder, y: Any, wrt: Any, tangent: Any):
     """The derivative of `y` as `wrt` moves along `tangent`; each may be a tuple."""
     results = _floats(b, "jvp", _values(b, "jvp", y, 0), 0)
     variables = _variables(b, "jvp", _values(b, "jvp", wrt, 1), 1)
-    tangents = _alike(b, ("jvp", "tangent", 2), _values(b, "jvp", tangent, 2), variables)
+    tangents = _conform(b, ("jvp", "tangent", 2), _values(b, "jvp", tangent, 2), variables)
     return _one_or_all(reverse.jvp(b, results, variables, tangents))
 
 
@@ -99,7 +99,7 @@ def _variables(b: GraphBuilder, name: str, values: Nodes, operand: int) -> Nodes
     return values
 
 
-def _alike(b: GraphBuilder, where: tuple[str, str, int], given: Nodes, values: Nodes) -> Nodes:
+def _conform(b: GraphBuilder, where: tuple[str, str, int], given: Nodes, values: Nodes) -> Nodes:
     """Cotangents or tangents in the shapes and dtypes of the values that they belong to."""
     name, what, operand = where
     if len(given) != len(values):

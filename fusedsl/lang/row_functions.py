@@ -17,13 +17,11 @@ from .functions import function
 MOST_DIFFERENCES = 1024
 
 
-def _scan(
-    b: GraphBuilder, fold: str, x: Node, axis: int | None, dtype: DType | None, direction: row_ops.Direction
-) -> Node:
+def _scan(b: GraphBuilder, fold: str, x: Node, axis: int | None, dtype: DType | None, mode: row_ops.ScanMode) -> Node:
     """A sum or product scan in `dtype`, or in the dtype that reductions accumulate in."""
     if dtype is not None and x.type.dtype is not dtype:
         x = b.cast(x, dtype)
-    scanned = row_ops.scan(b, fold, x, axis, direction)
+    scanned = row_ops.scan(b, fold, x, axis, mode)
     return scanned if dtype is None else b.cast(scanned, dtype)
 
 
@@ -31,14 +29,14 @@ def _scan(
 def cumsum(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
            reverse: bool = False, exclusive: bool = False):  # fmt: skip
     """The sum of each element and those before it (`reverse`: after it); `exclusive` leaves the element out."""
-    return _scan(b, "sum", x, axis, dtype, row_ops.Direction(reverse, exclusive))
+    return _scan(b, "sum", x, axis, dtype, row_ops.ScanMode(reverse, exclusive))
 
 
 @function(axis="axis", reverse="flag", exclusive="flag")
 def cumprod(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
             reverse: bool = False, exclusive: bool = False):  # fmt: skip
     """The product of each element and those before it (`reverse`: after it); `exclusive` leaves the element out."""
-    return _scan(b, "prod", x, axis, dtype, row_ops.Direction(reverse, exclusive))
+    return _scan(b, "prod", x, axis, dtype, row_ops.ScanMode(reverse, exclusive))
 
 
 @function(axis="axis", include_initial="flag")
@@ -78,7 +76,7 @@ def cummax(b: GraphBuilder, x: Node, axis: int | None = None, *, reverse: bool =
 
     Where nothing is left the result is the lowest number.
     """
-    return row_ops.scan(b, "max", x, axis, row_ops.Direction(reverse, exclusive))
+    return row_ops.scan(b, "max", x, axis, row_ops.ScanMode(reverse, exclusive))
 
 
 @function(axis="axis", reverse="flag", exclusive="flag")
@@ -87,14 +85,14 @@ def cummin(b: GraphBuilder, x: Node, axis: int | None = None, *, reverse: bool =
 
     Where nothing is left the result is the highest number.
     """
-    return row_ops.scan(b, "min", x, axis, row_ops.Direction(reverse, exclusive))
+    return row_ops.scan(b, "min", x, axis, row_ops.ScanMode(reverse, exclusive))
 
 
 @function(axis="axis", reverse="flag", exclusive="flag")
 def logcumsumexp(b: GraphBuilder, x: Node, axis: int | None = None, *, reverse: bool = False, exclusive: bool = False):
     """log(cumsum(exp(x))) without overflow; `reverse` runs from the end, and `exclusive` leaves the element out."""
     x = b.convert(x, b.computed("exp", x))
-    return row_ops.scan(b, "logsumexp", x, axis, row_ops.Direction(reverse, exclusive))
+    return row_ops.scan(b, "logsumexp", x, axis, row_ops.ScanMode(reverse, exclusive))
 
 
 @function(a="array", b="array", axis="plain axis", initial="array | None", reverse="flag", exclusive="flag")
@@ -106,7 +104,7 @@ def linear_scan(builder: GraphBuilder, a: Node, b: Node, axis: int | None = -1, 
     from the end; `exclusive` gives h[t-1] for each t.
     """
     try:
-        return row_ops.linear_scan(builder, a, b, axis, initial, row_ops.Direction(reverse, exclusive))
+        return row_ops.linear_scan(builder, a, b, axis, initial, row_ops.ScanMode(reverse, exclusive))
     except ShapeError as error:
         raise (fail(error, 2) if error.code == "shape.axis" else error) from None
 

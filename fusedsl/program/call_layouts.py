@@ -41,7 +41,7 @@ def layout_of(a: ArrayFacts) -> ArrayLayout:
 
 
 def _contiguous_copies(plan: Plan, layouts: Layouts, extents: Mapping[Symbol, int]) -> tuple[int, ...]:
-    """The arguments whose strides show no view of the plan; their layouts become contiguous."""
+    """The arguments whose strides cannot express the plan's view are copied; their layouts become contiguous."""
     copied: list[int] = []
     for use in (u for k in plan.kernels for u in k.arrays if u.kind == "argument" and u.views):
         try:

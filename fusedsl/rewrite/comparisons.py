@@ -12,7 +12,7 @@ from .intervals.three_valued_logic import LOGIC, NOT, is_logic
 from .scalar_builder import scalar_op as op
 
 INDEX_OPS = ("position", "size", "const", "add", "subtract", "negative", "convert")
-NEAR = 2**32  # literals beyond this may wrap
+NO_WRAP_LIMIT = 2**32  # literals beyond this may wrap
 WIDER = {("less", 1): "less_equal", ("greater_equal", 1): "greater"}  # of x, y + 1
 WIDER |= {("less_equal", -1): "less", ("greater", -1): "greater_equal"}  # of x, y - 1
 
@@ -38,7 +38,7 @@ def _compares_indices(c: Node) -> bool:
     """Whether a condition compares indices that cannot wrap."""
     if c.op not in CONTRARY or any(a.type.dtype.kind != "i" or a.type.dtype.bits < 64 for a in c.args):
         return False
-    return all(n.op in INDEX_OPS and (n.op != "const" or abs(value_of(n)) < NEAR) for n in walk(c.args))
+    return all(n.op in INDEX_OPS and (n.op != "const" or abs(value_of(n)) < NO_WRAP_LIMIT) for n in walk(c.args))
 
 
 def _without_difference(c: Node) -> Node:

@@ -180,11 +180,11 @@ def _builtin(kind: str, record: bytes) -> NativeEntry | None:
 def _load() -> _BuiltinFactories:
     import llvmlite.binding as llvm
 
-    from .object_loader import engine
+    from .object_loader import mcjit_engine
 
     for name in _PYTHON_SYMBOLS:
         llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
-    code = engine(llvm.parse_assembly(CODE))
+    code = mcjit_engine(llvm.parse_assembly(CODE))
     code.finalize_object()
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]

@@ -49,8 +49,8 @@ def load(code: bytes, symbols: tuple[str, ...]) -> tuple:
     return loaded.functions()
 
 
-def engine(module: Any) -> Any:
-    """An LLVM compiler for this processor, with the module's functions. Takes some ms."""
+def mcjit_engine(module: Any) -> Any:
+    """An MCJIT execution engine of LLVM for this processor, with the module's functions. Takes some ms."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -63,7 +63,7 @@ def engine(module: Any) -> Any:
 def _load(object_bytes: bytes, symbols: tuple[str, ...]) -> Code:
     import llvmlite.binding as llvm
 
-    loaded = engine(llvm.parse_assembly(""))
+    loaded = mcjit_engine(llvm.parse_assembly(""))
     loaded.add_object_file(llvm.ObjectFileRef.from_data(object_bytes))
     loaded.finalize_object()
     return Code(loaded, [loaded.get_function_address(symbol) for symbol in symbols])

@@ -188,12 +188,12 @@ def _pattern(reduction: OnlineReduction, value_axes: frozenset, fits: Fits) -> A
     if fits(kv_axis.extent, 0):
         return "its reduction has no elements: a sum of none is 0, whatever it is divided by"
     if any(free_axes([f])[f] & value_axes for f in reduction.folds):
-        return "what is folded for each of its own axes is no sum of products"
+        return "a reduction over an output axis is not a matmul"
     values = [f.args[0] for f, _ in reduction.finish]
     free = free_axes(values)
     products = [
         _score_product(g, kv_axis, free, reduction.running_reference)
-        for g in dict.fromkeys(g for v in values for g in scores(v, kv_axis, free))
+        for g in dict.fromkeys(score for v in values for score in scores(v, kv_axis, free))
     ]
     weighted = [_value_product(c, reduction) for c in reduction.components if _value_axes(c, reduction)]
     for product in (*products, *weighted):
@@ -201,7 +201,7 @@ def _pattern(reduction: OnlineReduction, value_axes: frozenset, fits: Fits) -> A
             return product
     unsummed = value_axes - {product.axis for product in weighted}  # type: ignore[union-attr]
     if any(free_axes([f])[f] & unsummed for f, _ in reduction.finish):
-        return "what varies along a result's own axis stands before its sum, which is then for each row alone"
+        return "an output-axis term is applied before the sum"
     kv_operands = [*(p.k for p in products), *(w.v for w in weighted)]  # type: ignore[union-attr]
     axes_of = free_axes(kv_operands)
     query_axes = reduction.rows.difference(*(axes_of[r] for r in kv_operands))

@@ -34,24 +34,26 @@ def show(reduction: OnlineReduction, arrays: Mapping[tuple[str, int], str] = NAM
         f"online reduction over {along}"
         + (f" for each {', '.join(sorted(map(str, reduction.rows)))}" if reduction.rows else "")
     ]
-    point = {r: names[reduction.of_mean(r, reduction.state())] for r in reduction.means}
+    reference_name = {r: names[reduction.of_mean(r, reduction.state())] for r in reduction.means}
     for f in reduction.folds:
         fold_state = reduction.of_fold(f, reduction.state())
         lines.append(f"  {', '.join(names[s] for s in fold_state)} = {f.attr[0]} of {text(f.args[0])}")
         for r in reduction.references:
             if r.kind != "mean" and f in (folds := extrema(r, reduction.axes)):
                 names_of_folds = [names[reduction.of_fold(other, reduction.state())[0]] for other in folds]
-                point[r] = names_of_folds[0] if len(names_of_folds) == 1 else f"({' or '.join(names_of_folds)})"
-    lines += [f"  {point[r]} = mean of {text(r.value)}{_if(r.guard, text)}" for r in reduction.means]
+                reference_name[r] = (
+                    names_of_folds[0] if len(names_of_folds) == 1 else f"({' or '.join(names_of_folds)})"
+                )
+    lines += [f"  {reference_name[r]} = mean of {text(r.value)}{_if(r.guard, text)}" for r in reduction.means]
     for c in reduction.components:
         factors = [] if c.weight is None else [_bracketed(text(c.weight))]
         if c.exponent:
             r, one = c.exponent.reference, constant(1.0, c.dtype)
             scale = text(scaled(one, c.exponent.scale, c.exponent.factor))
-            inner = f"{_bracketed(text(r.value))} - {point[r]}"
+            inner = f"{_bracketed(text(r.value))} - {reference_name[r]}"
             inner = inner if scale == "1" else f"{_bracketed(scale)} * ({inner})"
             factors.append(f"{c.exponent.base}({inner})")
-        factors += [f"({_bracketed(text(r.value))} - {point[r]})" for r in c.powers]
+        factors += [f"({_bracketed(text(r.value))} - {reference_name[r]})" for r in c.powers]
         own_axes = _own_axes(reduction, c)
         output_axes = f" for each {', '.join(own_axes)}" if own_axes else ""
         slot = names[reduction.of_component(c, reduction.state())]

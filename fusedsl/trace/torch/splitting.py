@@ -72,16 +72,16 @@ def tensor_split(input, indices_or_sections, dim=0):
 
 
 @torch_functions("vsplit hsplit dsplit")
-def _split_along(name, input, *indices_or_sections):
+def _split_along(name, input, *given):
     if not input.ndim:
         raise ShapeError(f"{name} of a number", "shape.split", help="give it a dimension: x[None]")
     dim = {"vsplit": 0, "hsplit": min(input.ndim - 1, 1), "dsplit": 2}[name]
-    pieces = varargs(indices_or_sections) if len(indices_or_sections) > 1 else indices_or_sections[0]
+    indices_or_sections = varargs(given) if len(given) > 1 else given[0]
     extent = int(input.shape[axis_of(input, dim)])
-    if isinstance(pieces, int) and extent % pieces:
-        message = f"{extent} elements do not split into {int(pieces)} equal parts"
+    if isinstance(indices_or_sections, int) and extent % indices_or_sections:
+        message = f"{extent} elements do not split into {int(indices_or_sections)} equal parts"
         raise ShapeError(message, "shape.split", help="tensor_split allows unequal ones")
-    return tensor_split(input, pieces, dim)
+    return tensor_split(input, indices_or_sections, dim)
 
 
 @torch_function()

@@ -172,7 +172,7 @@ class ColumnIndex:
 
     def next_column(self) -> None:
         s = self.schedule
-        self.src.assign("column", f"{self.index}(column + {'stride' if s.is_split else s.tile_columns})")
+        self.src.assign("column", f"{self.index}(column + {'stride' if s.is_split else s.tile_reduced})")
 
     def _is_plain(self, k: int) -> bool:
         """Are the elements of this operand found without a walk: vectors across one column axis?"""

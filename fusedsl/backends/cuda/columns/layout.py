@@ -33,8 +33,8 @@ class ColumnSchedule(Schedule):
         return self.threads_x * self.threads_y
 
     @property
-    def tile_columns(self) -> int:
-        """Folded positions that a block takes at a time."""
+    def tile_reduced(self) -> int:
+        """Positions along the reduced axes that a block takes at a time."""
         return self.threads_y * self.vectors
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:

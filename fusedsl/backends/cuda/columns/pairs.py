@@ -55,12 +55,12 @@ def pair_registers(kernel: KernelIR, width: int, vectors: int) -> int:
 
 
 def schedule_pairs(
-    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, dynamic_block: bool = True
 ) -> LoopedColumnSchedule:
     """Loops of threads with several rows each over the columns; blocks share the columns of a strip if rows are few.
 
     An element of a column is read once for all rows of a thread, and the lanes of a warp read the same ones. Unless
-    `flexible`, lanes and levels are compiled.
+    `dynamic_block`, lanes and levels are compiled.
     """
     width, columns, alone = kernel.row_vector_width, row_length(kernel, extents), finishes_at_once(kernel)
     vectors = max(1, most_pairs(kernel) // width)
@@ -72,7 +72,7 @@ def schedule_pairs(
     lanes = threads
     while lanes > 1 and lanes >= 2 * vectors_of_row(kernel, extents):
         lanes //= 2
-    levels, room = threads // lanes, threads if flexible and alone else 0
+    levels, max_threads = threads // lanes, threads if dynamic_block and alone else 0
     need = pair_registers(kernel, width, vectors)
     blocks = max(1, blocks_for(hardware, need, threads))
     count, slots = strips_of_lanes(kernel, extents, lanes), hardware.multiprocessors * blocks
@@ -81,7 +81,7 @@ def schedule_pairs(
     how = "the last one finishes it" if alone else "they wait for each other after each fold"
     shared = f"; {parts} blocks share the columns of {lanes * width} rows, {how}" if parts > 1 else ""
     reason = f"pairs: {lanes} threads hold {width} rows each, and read {vectors} of {columns} columns at a time{shared}"
-    split = parts > 1 or room > 0
+    split = parts > 1 or max_threads > 0
     together = parts > 1 and not alone
-    schedule = LoopedColumnSchedule(width, vectors, 0, lanes, levels, blocks, split, together, parts, room)
+    schedule = LoopedColumnSchedule(width, vectors, 0, lanes, levels, blocks, split, together, parts, max_threads)
     return replace(schedule, reason=reason, registers=registers_for(hardware, blocks, threads))

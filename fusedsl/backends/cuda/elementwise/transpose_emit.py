@@ -9,14 +9,14 @@ from ..tile import Tile, barrier, divide, load_value
 from . import SmemTransposeIntrinsics, TransposeTile, shared_bytes
 from .transpose_schedule import TransposeSchedule
 
-LOADS = ("load", "store_smem", "load_smem")  # of an array that lies across a patch
+LOADS = ("load", "store_smem", "load_smem")  # of an array that lies across a tile
 STORES = ("store_results", "store")
 
 
 def emit_transpose(kernel: KernelIR, schedule: TransposeSchedule) -> str:
     """The generated file of a map over arrays of two orientations."""
     writer = TransposeEmitter(kernel, schedule)
-    writer.find_patch()
+    writer.find_tile()
     writer.load()
     writer.compute()
     writer.store()
@@ -26,14 +26,14 @@ def emit_transpose(kernel: KernelIR, schedule: TransposeSchedule) -> str:
 
 
 class TransposeEmitter:
-    """Emitter of one transpose: locates the patch of a block, then loads, computes and stores it."""
+    """Emitter of one transpose: locates the tile of a block, then loads, computes and stores it."""
 
     def __init__(self, kernel: KernelIR, schedule: TransposeSchedule):
         self.kernel, self.schedule = kernel, schedule
         self.src = SourceBuilder(kernel)
         self.last = kernel.axes - 1
-        patch = TransposeTile(edge=schedule.edge, width=schedule.width, threads=schedule.threads)
-        self.patch = self.src.bind("transpose_tile", patch)
+        tile = TransposeTile(edge=schedule.edge, width=schedule.width, threads=schedule.threads)
+        self.tile = self.src.bind("transpose_tile", tile)
         shape = {"width": schedule.width, "vectors": schedule.vectors, "step": 1}
         self.src.bind("tile", Tile(**shape, checks="." * schedule.vectors))
         self.src.read_scalars()
@@ -41,13 +41,13 @@ class TransposeEmitter:
 
     # -- where a block stands
 
-    def find_patch(self) -> None:
-        """Split the block's number along the axes, and count what is there of its patch."""
+    def find_tile(self) -> None:
+        """Split the block's number along the axes, and count what is there of its tile."""
         schedule, names, assign = self.schedule, self.src.names, self.src.assign
-        digits, shift = schedule.digits(self.kernel.axes), schedule.edge.bit_length() - 1
+        grid_axes, shift = schedule.grid_axes(self.kernel.axes), schedule.edge.bit_length() - 1
         rest = self.src.block
-        for index in range(len(digits) - 1, 0, -1):
-            axis = digits[index]
+        for index in range(len(grid_axes) - 1, 0, -1):
+            axis = grid_axes[index]
             size = names.extent(axis)
             if axis in (schedule.axis, self.last):
                 size = f"int32(int64({size} + {schedule.edge - 1}) >> {shift})"
@@ -57,8 +57,8 @@ class TransposeEmitter:
             assign(f"quotient{axis}", divide(rest, f"count{axis}", names.magic(index)))
             assign(f"tile{axis}", f"int64(int32({rest} - int32(quotient{axis} * count{axis})))")
             rest = f"quotient{axis}"
-        assign(f"tile{digits[0]}", f"int64({rest})")
-        for axis in digits:
+        assign(f"tile{grid_axes[0]}", f"int64({rest})")
+        for axis in grid_axes:
             self.origin[axis] = f"tile{axis}"
         for name, axis in (("row", schedule.axis), ("column", self.last)):
             assign(name, f"int64(tile{axis} * {schedule.edge})")
@@ -73,7 +73,7 @@ class TransposeEmitter:
         return sorted(loads | {store.operand for store in self.kernel.phases[0].stores})
 
     def _find_base(self, k: int) -> None:
-        """The address of the patch's first element in an operand."""
+        """The address of the tile's first element in an operand."""
         operand, pointer = self.kernel.operands[k], self.src.names.pointer(k)
         terms = []
         for axis, stride_kind in enumerate(operand.strides):
@@ -100,7 +100,7 @@ class TransposeEmitter:
     def _column_stride(self, k: int) -> str:
         return self.src.names.stride(k, self.last)
 
-    # -- the phases of a patch
+    # -- the phases of a tile
 
     def load(self) -> None:
         """All loads first; then those across are turned."""
@@ -127,9 +127,9 @@ class TransposeEmitter:
             src.assign(load.value.name, load_smem(f"{load.value.name}_smem"))
 
     def _bind_transpose(self, name: str, k: int) -> SmemTransposeIntrinsics:
-        """The accesses of an array that lies across the patch."""
+        """The accesses of an array that lies across the tile."""
         vectorized = self.schedule.vectorized[self.schedule.transposed.index(k)]
-        return self.src.bind(f"{name}_transpose", self.patch.via_smem(self.kernel.operands[k].dtype.name, vectorized))
+        return self.src.bind(f"{name}_transpose", self.tile.via_smem(self.kernel.operands[k].dtype.name, vectorized))
 
     def _allocate(self, name: str, k: int) -> None:
         """Emit the allocation of its shared memory."""
@@ -143,24 +143,24 @@ class TransposeEmitter:
             src.assign(name, src.bind(f"load_{name}", load_value(operand.dtype.name))(self._base(k)))
             return
         src.stored[name] = operand.dtype
-        read = src.bind(f"load_{name}", self.patch.load(operand.dtype.name, src.access(k, self.schedule.width)[0]))
+        read = src.bind(f"load_{name}", self.tile.load(operand.dtype.name, src.access(k, self.schedule.width)[0]))
         src.assign(name, read(self._base(k), *self._strides(k), "rows", "columns"))
 
     def _position(self, position: Position) -> None:
         name, kind, axis = position.value.name, position.value.dtype.name, position.axis
         if axis in (self.schedule.axis, self.last):
-            read = self.src.bind(f"at_{name}", self.patch.positions(kind, along=axis == self.last))
+            read = self.src.bind(f"at_{name}", self.tile.positions(kind, along=axis == self.last))
             self.src.assign(name, read(self.origin[axis]))
         else:
             self.src.assign(name, f"{kind}({self.origin[axis]})")
 
     def compute(self) -> None:
-        """The body, over the patch."""
+        """The body, over the tile."""
         self.src.fill_tables(self.schedule.threads)
         self.src.map_body("body", rewritten(self.kernel, self.kernel.phases[0]))
 
     def store(self) -> None:
-        """Along the patch at once, across it by way of shared memory."""
+        """Along the tile at once, across it by way of shared memory."""
         src, across = self.src, []
         for number, store in enumerate(self.kernel.phases[0].stores):
             k, value, name = store.operand, src.element(store.value), f"store_{number}"
@@ -173,7 +173,7 @@ class TransposeEmitter:
                 across.append(write(f"{name}_smem", *base, "rows", "columns"))
                 continue
             kind, _ = src.access(k, self.schedule.width)
-            write = src.bind(name, self.patch.store(self.kernel.operands[k].dtype.name, kind))
+            write = src.bind(name, self.tile.store(self.kernel.operands[k].dtype.name, kind))
             src.emit(write(self._base(k), *self._strides(k), "rows", "columns", value))
         if across:
             src.emit(barrier(), *across)

@@ -21,7 +21,7 @@ WARP = 32
 class TransposeTile:
     """`edge` × `edge` elements on `threads` threads; each holds vectors of `width` columns, in rows `step` apart.
 
-    `rows` and `columns` of its calls (int32) count what is there of the patch: at least one, at most `edge`. Loads
+    `rows` and `columns` of its calls (int32) count what is there of the tile: at least one, at most `edge`. Loads
     beyond read the last element there is; stores beyond write nothing. Strides are int64, in elements.
     """
 
@@ -158,7 +158,7 @@ class SmemTranspose:
 
     @emitted(lambda self: self.register_type)
     def load(self, e, base, column_stride, rows, columns):
-        """`fetch(base, column_stride, rows, columns)`: this thread's share of the patch, as words for shared memory."""
+        """`fetch(base, column_stride, rows, columns)`: this thread's share of the tile, as words for shared memory."""
         b, elements = e.builder, []
         for row, column in self._positions(e):
             lines = []

@@ -14,12 +14,12 @@ from ....kernel_ir.register_pressure import Tiling, predicted_registers, require
 from ..schedule_base import Extents, Schedule
 
 THREADS = 256
-LONG_EDGE, EDGE, SHORT_EDGE = 128, 64, 32  # rows and columns of a patch
-WAVES = 4  # blocks for each multiprocessor, below which patches are not made long
+LONG_EDGE, EDGE, SHORT_EDGE = 128, 64, 32  # rows and columns of a tile
+WAVES = 4  # blocks for each multiprocessor, below which tiles are not made long
 SHARED = 48 << 10  # bytes that a block has without asking
 SYSTEM_SHARED = 1 << 10  # bytes of shared memory that the system takes for each block
-THIN = 16  # an axis shorter than this leaves most of a patch empty
-TURNING = 4  # registers for the places of two orientations
+THIN = 16  # an axis shorter than this leaves most of a tile empty
+TURNING = 4  # registers for the addresses of an element in both orientations
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class TransposeSchedule(Schedule):
         """Vectors that a thread holds."""
         return self.edge * self.edge // (self.width * self.threads)
 
-    def digits(self, axes: int) -> tuple[int, ...]:
+    def grid_axes(self, axes: int) -> tuple[int, ...]:
         """The iteration axes in the order in which blocks are numbered, the last one fastest."""
         return (*(a for a in range(axes - 1) if a != self.axis), self.axis, axes - 1)
 
     def counts(self, extents: tuple[int, ...]) -> tuple[int, ...]:
-        """Blocks along each of `digits`."""
+        """Blocks along each of `grid_axes`."""
         axes = (self.axis, len(extents) - 1)
-        return tuple(-(-extents[a] // self.edge) if a in axes else extents[a] for a in self.digits(len(extents)))
+        return tuple(-(-extents[a] // self.edge) if a in axes else extents[a] for a in self.grid_axes(len(extents)))
 
     def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
         return self.counts(extents)[1:]
@@ -102,7 +102,7 @@ def schedule_transpose(kernel: KernelIR, extents: tuple[int, ...], hardware: Har
 def _edge(
     sizes: list[int], itemsize: int, aligned: bool, axis: int, extents: tuple[int, ...], hardware: Hardware
 ) -> int | None:
-    """Rows and columns of a patch, by the bytes of elements (`itemsize` of them lie across); None where none fits.
+    """Rows and columns of a tile, by the bytes of elements (`itemsize` of them lie across); None where none fits.
 
     Measured on an H200: 64 × 64 elements of 4 bytes run at copy speed; aligned narrower ones want rows as long in bytes
     where that leaves blocks enough (2 % of the time of 8192 × 8192 bfloat16), and 8 bytes shorter ones.

@@ -1,4 +1,4 @@
-"""Integers in generated bodies: division, powers and shifts that are defined for all operands, and around ptxas."""
+"""Integers in generated bodies: total division, powers and shifts, and workarounds for ptxas bugs."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _shifted(e: Emitter, kind: types.Type, name: str, x: ir.Value, y: ir.Value) 
     """A shift by a distance that is taken for an unsigned one: a negative one is beyond every width.
 
     LLVM's shift by the width or more is poison, so that none is written. PTX's instruction takes such a distance for
-    the width; narrow integers are shifted in 32 bits, of which 31 leave nothing of them but their sign.
+    the width; narrow integers are shifted in 32 bits, where a shift by 31 leaves only sign bits.
     """
     b, width = e.builder, x.type.width
     if width < 32:

@@ -120,22 +120,22 @@ class RadixRow:
         with src.while_("row_index < count"):
             self.index.find_row("row_index")
             self.index.find_columns()
-            self._find_room(sort)
+            self._workspace_addresses(sort)
             yield
             self._grid_barrier()
             src.assign("row_index", f"{index}(row_index + row_groups)")
         with src.if_("row_group < count"):
             src.emit(grid_barrier_reset("semaphores", f"row_group * {counters(sort)}", "blocks_per_row"))
 
-    def _find_room(self, sort: Sort) -> None:
+    def _workspace_addresses(self, sort: Sort) -> None:
         """Where the row's words are, the states of its tiles, and the counts of its digits."""
         src, shift = self.src, self.schedule.tile.bit_length() - 1
-        size = 2 * (word_bytes(sort) + 4 * sort.has_positions)
+        pair_bytes = 2 * (word_bytes(sort) + 4 * sort.has_positions)
         src.assign("tiles", f"int32((columns + {self.schedule.tile - 1}) >> {shift})")
         src.assign("padded_columns", f"int64((columns + {PADDING - 1}) & {-PADDING})")
-        src.assign("room", f"int64(padded_columns * {size} + int64(tiles) * {2 * STATE_BYTES})")
+        src.assign("room", f"int64(padded_columns * {pair_bytes} + int64(tiles) * {2 * STATE_BYTES})")
         src.assign("row_words", "workspace + int64(row_group) * room")
-        src.assign("states", f"row_words + padded_columns * {size}")
+        src.assign("states", f"row_words + padded_columns * {pair_bytes}")
         src.assign("counts", f"semaphores + int64(row_group) * {4 * counters(sort)} + 8")  # behind those of the barrier
 
     def _grid_barrier(self) -> None:
