@@ -187,8 +187,9 @@ class Kernel(Inspectable):
         costs less than a call, since no argument is checked.
 
         >>> import numpy as np
+        >>> import fusedsl as fd
         >>> x = np.float32([1, 2])
-        >>> double = kernel("2 * x").bind(x)
+        >>> double = fd.kernel("2 * x").bind(x)
         >>> x += 1
         >>> double()
         array([4., 6.], dtype=float32)
@@ -204,8 +205,9 @@ class Kernel(Inspectable):
         ArgumentError if a call must copy arrays each time; DeviceError if calls are on several devices.
 
         >>> import numpy as np
+        >>> import fusedsl as fd
         >>> x, y = np.float32([1, 2]), np.zeros(2, np.float32)
-        >>> steps = kernel("x + 1").graph(x, out=y).then(kernel("2 * y"), y, out=y)
+        >>> steps = fd.kernel("x + 1").graph(x, out=y).then(fd.kernel("2 * y"), y, out=y)
         >>> steps()
         array([4., 6.], dtype=float32)
         """
@@ -229,7 +231,8 @@ class Kernel(Inspectable):
         computes on the way is computed again. It is a kernel like any other, and its `grad` gives second derivatives.
 
         >>> import numpy as np
-        >>> backward = kernel("x * x * w").grad(wrt="x")
+        >>> import fusedsl as fd
+        >>> backward = fd.kernel("x * x * w").grad(wrt="x")
         >>> backward.params
         ('x', 'w', 'gradient')
         >>> backward(np.float32([1, 2]), np.float32([3, 4]), np.float32([1, 1]))
@@ -245,7 +248,8 @@ class Kernel(Inspectable):
         """A kernel of the result, which is a scalar, and of its gradients by these parameters (None: all of them).
 
         >>> import numpy as np
-        >>> loss = kernel("sum((x - y)**2)").value_and_grad(wrt="x")
+        >>> import fusedsl as fd
+        >>> loss = fd.kernel("sum((x - y)**2)").value_and_grad(wrt="x")
         >>> [r.tolist() for r in loss(np.float32([1, 2]), np.float32([0, 4]))]
         [5.0, [2.0, -4.0]]
 
@@ -280,7 +284,8 @@ def kernel(
     `params` fixes the order of the arrays; `constants` puts literals in for names: numbers, None, strings, tuples.
 
     >>> import numpy as np
-    >>> silu_mul = kernel("g * sigmoid(g) * u")
+    >>> import fusedsl as fd
+    >>> silu_mul = fd.kernel("g * sigmoid(g) * u")
     >>> silu_mul.params
     ('g', 'u')
     >>> silu_mul(np.float32([0, 1]), np.float32([1, 2]))

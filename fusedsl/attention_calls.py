@@ -48,8 +48,9 @@ def attention(
     (float64 for float64), (batch, heads, n). `out` is written as in any call; other keywords are options.
 
     >>> import numpy as np
+    >>> import fusedsl as fd
     >>> q = k = v = np.ones((1, 2, 4, 8), np.float32)
-    >>> attention(q, k, v, mask="j <= i").shape
+    >>> fd.attention(q, k, v, mask="j <= i").shape
     (1, 2, 4, 8)
 
     Raises ShapeError, DTypeError and ArgumentError for operands that do not go together; faults of score and mask

@@ -25,11 +25,12 @@ def set_cache_size(programs: int | None = None, megabytes: int | None = None) ->
     now and whenever more are made. Until it is called, the sizes are FUSEDSL_CACHE_SIZE and FUSEDSL_CACHE_MB, or 512.
     A Kernel that the caller holds keeps what its calls need. Raises ArgumentError for what is no such integer.
 
-    >>> before = get_cache_size()
-    >>> set_cache_size(programs=64)
-    >>> get_cache_size() == (64, before.megabytes)
+    >>> import fusedsl as fd
+    >>> before = fd.get_cache_size()
+    >>> fd.set_cache_size(programs=64)
+    >>> fd.get_cache_size() == (64, before.megabytes)
     True
-    >>> set_cache_size(*before)
+    >>> fd.set_cache_size(*before)
     """
     _check("programs", programs, 1)
     _check("megabytes", megabytes, 0)

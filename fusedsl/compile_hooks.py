@@ -55,10 +55,10 @@ def on_compile(hook: Hook) -> RemovableHook:
     changes nothing. What goes on after Ctrl-C ended the wait for it is not reported.
 
     >>> import numpy as np
-    >>> from fusedsl import clear_cache, evaluate
-    >>> clear_cache(disk=True)
-    >>> with on_compile(lambda done: print(done.kernel, done.target)):
-    ...     y = evaluate("x + 1.0625", x=np.ones(3))
+    >>> import fusedsl as fd
+    >>> fd.clear_cache(disk=True)
+    >>> with fd.on_compile(lambda done: print(done.kernel, done.target)):
+    ...     y = fd.evaluate("x + 1.0625", x=np.ones(3))
     map_add_0 cpu
     """
     if not callable(hook):

@@ -187,10 +187,11 @@ def current() -> Options:
 class options:
     """`with options(fastmath=True): ...`: options for every kernel made inside, in this thread or task only.
 
-    Blocks nest, and inner blocks keep what they do not mention.
+    Blocks nest, and inner blocks keep what they do not mention. `as` gives the options in force inside.
 
-    >>> with options(fastmath=True), options(max_kernels=1):
-    ...     current().fastmath, current().max_kernels
+    >>> import fusedsl as fd
+    >>> with fd.options(fastmath=True), fd.options(max_kernels=1) as chosen:
+    ...     chosen.fastmath, chosen.max_kernels
     (True, 1)
     """
 

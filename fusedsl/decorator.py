@@ -260,7 +260,8 @@ def fuse(function: Callable | None = None, /, **changes: Any) -> Any:
     """Decorate an ordinary NumPy, CuPy or torch function: calls run as fused kernels and return what it returns.
 
     >>> import numpy as np
-    >>> @fuse
+    >>> import fusedsl as fd
+    >>> @fd.fuse
     ... def gelu(x):
     ...     return 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))
     >>> gelu(np.float32([0, 1]))

@@ -59,7 +59,8 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
     UnknownNameError.
 
     >>> import numpy as np
-    >>> evaluate("2*a + 3*b", a=np.float32([1, 2]), b=np.float32([3, 4]))
+    >>> import fusedsl as fd
+    >>> fd.evaluate("2*a + 3*b", a=np.float32([1, 2]), b=np.float32([3, 4]))
     array([11., 16.], dtype=float32)
     """
     try:
@@ -107,7 +108,8 @@ def metrics() -> Metrics:
 
     Warm calls are not counted: that would cost time in each of them.
 
-    >>> counters = metrics()
+    >>> import fusedsl as fd
+    >>> counters = fd.metrics()
     >>> counters["fusedsl_first_calls_total"] >= 0 and "fusedsl_cache_bytes" in counters
     True
     >>> print(counters.openmetrics().splitlines()[0])

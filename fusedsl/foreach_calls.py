@@ -58,7 +58,8 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
     device, so that graphs capture it.
 
     >>> import numpy as np
-    >>> foreach("a * x + 1", 2.0, [np.float32([1, 2]), np.float32([[3]])])
+    >>> import fusedsl as fd
+    >>> fd.foreach("a * x + 1", 2.0, [np.float32([1, 2]), np.float32([[3]])])
     [array([3., 5.], dtype=float32), array([[7.]], dtype=float32)]
 
     Lists may be iterators, or views of dicts; empty ones give empty ones.

@@ -26,7 +26,8 @@ class Spec:
 def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[int] | None = None) -> Spec:
     """An array's signature: `shape`, `dtype` by name (or anything with one), `strides` in elements (default C order).
 
-    >>> spec((4096, 1024), "bfloat16").strides
+    >>> import fusedsl as fd
+    >>> fd.spec((4096, 1024), "bfloat16").strides
     (1024, 1)
 
     Raises ArgumentError for an unknown dtype, negative extents, or strides of other axes.

@@ -14,11 +14,12 @@ def set_num_threads(threads: int) -> None:
     Until it is called there are FUSEDSL_NUM_THREADS of them, or as many as the process has processors. What
     `Kernel.bind` has bound to a single thread stays there. Raises ArgumentError for what is no positive integer.
 
-    >>> before = get_num_threads()
-    >>> set_num_threads(2)
-    >>> get_num_threads()
+    >>> import fusedsl as fd
+    >>> before = fd.get_num_threads()
+    >>> fd.set_num_threads(2)
+    >>> fd.get_num_threads()
     2
-    >>> set_num_threads(before)
+    >>> fd.set_num_threads(before)
     """
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= config.MAX_THREADS:
         help = f"use an integer from 1 to {config.MAX_THREADS}"

@@ -15,10 +15,15 @@ INTRODUCTION = """# Gallery
 Each page is a script of [examples/gallery](../../examples/gallery/_gallery.py), and a notebook beside it, with one
 picture. Each compares the fused program with its unfused twin in NumPy: the kernels, the bytes that they move, by
 `explain()`, and the time of both, taken in turns on a machine with two cores. `python NAME.py` runs one in a moment,
-`--large` with the sizes shown here.
+`--large` with the sizes shown here; it needs the file `_gallery.py` beside it, which is
+[at the end of this page](#what-the-scripts-share), and Matplotlib.
 
 """
-SCRIPT = "[The script](../../examples/gallery/{0}.py) · [the notebook](../../examples/gallery/{0}.ipynb)\n"
+SCRIPT = (
+    "[The script](../../examples/gallery/{0}.py) · [the notebook](../../examples/gallery/{0}.ipynb) · "
+    "run it with [`_gallery.py`](index.md#what-the-scripts-share) beside it: `python {0}.py`\n"
+)
+SHARED = "## What the scripts share\n\n`_gallery.py`:\n\n```python\n{}```\n"
 
 
 def pages() -> dict[str, str | bytes]:
@@ -32,8 +37,9 @@ def pages() -> dict[str, str | bytes]:
         files[f"{name}.png"] = picture(cells)
         cards.append(card(name, cells))
     names = "\n".join(file[:-3] for file in files if file.endswith(".md"))
+    shared = SHARED.format((NOTEBOOKS / "_gallery.py").read_text(encoding="utf-8"))
     contents = f"```{{toctree}}\n:hidden:\n\n{names}\n```\n"
-    files["index.md"] = f"{INTRODUCTION}:::{{container}} gallery\n\n{''.join(cards)}:::\n\n{contents}"
+    files["index.md"] = f"{INTRODUCTION}:::{{container}} gallery\n\n{''.join(cards)}:::\n\n{contents}\n{shared}"
     return files
 
 

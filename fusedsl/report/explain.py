@@ -45,10 +45,11 @@ class Temporary:
 class Explanation:
     """The kernels that a call launches, with their reasons.
 
-    `str()` is text, `to_dict()` plain JSON (see schema.py), `mermaid()` and `dot()` are diagrams of the kernels and the
-    data between them. `before` is the unfused run, `refused` are the reasons why kernels are not merged, `widened` the
-    float64 operations that no input has asked for. Seconds are the time model's (fusion/roofline.py) and None on the
-    CPU; `measured_seconds` are None unless explain measures.
+    `str()` is text, `to_dict()` plain JSON, `mermaid()` and `dot()` are diagrams of the kernels and the data between
+    them. `before` is the unfused run, `refused` are the reasons why kernels are not merged, `widened` the float64
+    operations that no input has asked for. Seconds are the time model's; on the CPU products by a library alone
+    have them, and those of other kernels, and of calls with such, are None. `measured_seconds` are None unless explain
+    measures.
     """
 
     program: tuple[str, ...]
@@ -210,7 +211,7 @@ def _slower_than_unfused(kernels: Sequence[KernelReport], unfused: UnfusedBaseli
 
 
 def _aliasing(call: ResolvedCall) -> list[str]:
-    """Notes: the arguments that a result may be written over, in place or by way of a temporary."""
+    """Notes: the arguments that a result may be written over, in place or by a copy."""
     notes = []
     for k, t in enumerate(call.plan.results):
         shape = tuple(evaluate(d, call.extents) for d in t.shape)
@@ -224,7 +225,9 @@ def _aliasing(call: ResolvedCall) -> list[str]:
         if direct:
             notes.append(f"{out} may be {' or '.join(direct)}, written in place")
         if others := [name for name in alike if name not in direct]:
-            notes.append(f"{out} may be {' or '.join(others)} by way of a temporary: it is read at other positions too")
+            read = "it is read" if len(others) == 1 else "they are read"
+            how = f"{read} at other positions too, so the result is computed beside it and copied"
+            notes.append(f"{out} may be {' or '.join(others)}: {how}")
     return notes
 
 

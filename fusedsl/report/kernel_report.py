@@ -72,7 +72,8 @@ class Figures:
 
 @dataclass(frozen=True)
 class KernelReport:
-    """One launch. `seconds` and registers are None on the CPU, `figures` also if nothing was compiled.
+    """One launch. Registers and, but for a product by a library, `seconds` are None on the CPU; `figures` also if
+    nothing was compiled.
 
     `measured_seconds` is None unless it is measured. For a tuned kernel, `tried` are the schedules that were tried
     beside the first choice, which took `untuned_seconds`.

@@ -11,7 +11,7 @@ SCHEMA = {
     "arguments": "list of str: name, dtype and shape of each argument",
     "target": "str: the CPU, or the CUDA compute capability and the card whose figures are used",
     "bytes": "int: bytes that all kernels move",
-    "seconds": "float or null: predicted time of all kernels (null on the CPU)",
+    "seconds": "float or null: predicted time of all kernels (null on the CPU, but for products by a library)",
     "measured_seconds": "float or null: measured time of all kernels, where it was asked for",
     "kernels": "list: the launches in order",
     "kernels[].name": "str: as a profiler shows it",

@@ -4,13 +4,14 @@ import pickle
 import sys
 import traceback
 import warnings
+from functools import cached_property
 
 import numpy as np
 import pytest
 
 import fusedsl as fd
 from fusedsl import errors
-from fusedsl.errors import FusedslError, LimitError, ParseError, ShapeError, suggest
+from fusedsl.errors import FusedslError, LimitError, ParseError, ShapeError, caller_stacklevel, suggest
 from fusedsl.runtime.cache import Cache
 
 FAMILY = {
@@ -197,3 +198,19 @@ def test_a_warning_points_at_the_line_of_the_user(tmp_path):
         other = Cache(tmp_path / "cache")
         other.put("0" * 64, {"a": 1})
         assert other.get("0" * 64) == ({"a": 1}, b"")
+
+
+def test_a_warning_of_a_cached_property_points_at_the_line_of_the_user():
+    package = {name.__name__: name for name in (cached_property, warnings, caller_stacklevel)}
+    text = """
+class Own:
+    @cached_property
+    def made(self):
+        warnings.warn("told", RuntimeWarning, stacklevel=caller_stacklevel())
+def read():
+    return Own().made
+"""
+    exec(compile(text, "<fusedsl test>", "exec"), package)
+    with pytest.warns(RuntimeWarning, match="told") as told:
+        package["read"]()
+    assert told[0].filename == __file__
