@@ -171,8 +171,7 @@ def not_installed(fault: ImportError) -> CompileError:
 def caller_stacklevel() -> int:
     """The `stacklevel` with which a warning of the caller's points at the user's line."""
     frame, level = sys._getframe(1), 1
-    passed = (PACKAGE, "<fusedsl", functools.__file__)  # a cached property stands between frames of the package
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(passed):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((PACKAGE, "<fusedsl", functools.__file__)):
         frame, level = frame.f_back, level + 1
     return level
 
