@@ -142,14 +142,15 @@ class KernelLimits:
         scores = [m for m in self.fused_producers[x] if is_product(m)]
         side, extents = operands.index(x), matmul_extents(n)
         if self.way.products is not ProductMode.FUSED and self._is_stored_by_itself(n, x):
-            self.stored[x] = STORED if self.way.attention is AttentionMode.MATERIALIZED else INSIDE
+            materialized = self.way.attention is AttentionMode.MATERIALIZED and self.folded[x]
+            self.stored[x] = STORED if materialized else INSIDE
             return
         if self.way.attention is AttentionMode.TILE_MAX and not extents.alone[side]:
-            self.stored[x] = "no attention kernel is for a single query row"
+            self.stored[x] = "no attention kernel is for a single query row" if self.folded[x] else INSIDE
             return
         weighed = extents.alone[1 - side]
         if not self.folded[x] and not self._is_chain(n, weighed, scores):
-            self.stored[x] = "its axes are wider than attention kernels allow"
+            self.stored[x] = "its axes are wider than a kernel of two products in turn allows"
             return
         for y in (*operands, *(array_below(y) for m in scores for y in factors_of(m))):
             if y is not x and _is_rounded(y):

@@ -226,7 +226,7 @@ def _aliasing(call: ResolvedCall) -> list[str]:
             notes.append(f"{out} may be {' or '.join(direct)}, written in place")
         if others := [name for name in alike if name not in direct]:
             read = "it is read" if len(others) == 1 else "they are read"
-            how = f"{read} at other positions too, so the result is computed beside it and copied"
+            how = f"{read} at other positions too, so the result is computed in a temporary and copied"
             notes.append(f"{out} may be {' or '.join(others)}: {how}")
     return notes
 

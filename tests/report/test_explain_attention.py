@@ -114,3 +114,13 @@ def test_refusals_name_axes_and_say_what_their_times_are():
     assert any(re.search(r"the sort along axis 1 of k: .*\(together would save about [\d.]+ µs\)", x) for x in lines)
     lines = str(told("softmax(q @ k.mT) @ v", KEYS, KEYS, fd.spec((4, 1024, 512), "bfloat16")))
     assert re.search(r"is faster than recomputing it for every tile \(saves about [\d.]+ µs\)", lines)
+
+
+@pytest.mark.parametrize("text", ["s = x.T @ v; s / max(s)", "relu(x @ w) @ w", "norm(x @ w, axis=1)"])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_programs_without_a_softmax_are_not_told_of_attention(text, device):
+    kernel = fd.kernel(text)
+    shapes = [fd.spec(128) if name == "v" else fd.spec((128, 128)) for name in kernel.params]
+    told = kernel.explain(*shapes, device=device, compile=False)
+    assert len(told.kernels) == 1 or told.refused
+    assert not any(word in r.reason for r in told.refused for word in ("score", "attention"))

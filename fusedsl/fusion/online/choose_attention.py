@@ -38,7 +38,8 @@ def choose_attention(program: ScalarProgram, fits: Fits, mode: AttentionMode) ->
         matches = match_attention(staged, fits, running_reference) if operands else matches
     refused = [*(Decision(False, (describe_fold(f),), reason) for f, reason in matches.refused), *refused]
     if mode is AttentionMode.MATERIALIZED:
-        stored = dict.fromkeys(p.fold for pattern in matches.patterns for p in pattern.score_products)
+        weighing = [p for p in matches.patterns if p.value_products or len(p.folds) > 1]
+        stored = dict.fromkeys(p.fold for pattern in weighing for p in pattern.score_products)
         refused += [Decision(False, (describe_fold(f),), f"it is stored, because {STORED}") for f in stored]
         matches = AttentionMatches(program, (), ())
     return _share_equal_values(matches, fits, running_reference, tuple(refused))

@@ -112,7 +112,8 @@ def match_attention(program: ScalarProgram, fits: Fits, running_reference: bool 
             return AttentionMatches(replace(program, stores=stores), tuple(patterns), tuple(refusals))
         for group, reason in failed:
             excluded |= set(group.rewritten)
-            refused.setdefault(reason, next(reversed(group.rewritten)))
+            if group.value_axes or len(group.folds) > 1:  # one fold alone, as of a vector, is no attention
+                refused.setdefault(reason, next(reversed(group.rewritten)))
 
 
 def _match_sets(groups: list[ReductionSet], roots: list[Node], fits: Fits, running_reference: bool):

@@ -143,7 +143,7 @@ def test_what_another_part_reads_is_not_overwritten_meanwhile():
     found = fd.kernel(maps)(out, y, out=(out, None))
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_array_equal(found[1], expected[1])
-    assert "computed beside it and copied" in str(fd.kernel(maps).explain(x, y))
+    assert "in a temporary and copied" in str(fd.kernel(maps).explain(x, y))
     np.testing.assert_allclose(fd.evaluate(text, x=x, y=y)[1], (x[:, None] * y).sum(1), rtol=1e-4)
 
 
