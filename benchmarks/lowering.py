@@ -128,9 +128,9 @@ def _refused(*arguments: Any) -> bytes:
 
 
 def _unsuited(*arguments: Any) -> bytes:
-    from fusedsl.backends.cuda.compiler.frontend import Unsuited
+    from fusedsl.backends.cuda.compiler.frontend import UnsupportedForm
 
-    raise Unsuited("Numba lowers it")
+    raise UnsupportedForm("Numba lowers it")
 
 
 def compiled(job: tuple[int, int, str]) -> list[dict[str, Any]]:

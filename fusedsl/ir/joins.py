@@ -42,16 +42,16 @@ def _joined(b: GraphBuilder, parts: Sequence[Node], a: int) -> Node:
     if len(parts) == 1:
         return parts[0]
     ends = [total([x.type.shape[a] for x in parts[: k + 1]]) for k in range(len(parts))]
-    line = b.iota(ends[-1])
+    iota = b.iota(ends[-1])
     joined: Node | None = None
     for k in reversed(range(len(parts))):
         begin = ends[k - 1] if k else 0
-        position = b.elementwise("subtract", line, b.extent(begin)) if k else line
+        position = b.elementwise("subtract", iota, b.extent(begin)) if k else iota
         part = at_position(b, parts[k], a, position, ends[-1], GUARDED)
         if joined is None:
             joined = part
             continue
-        first = b.elementwise("less", line, b.extent(ends[k]))
+        first = b.elementwise("less", iota, b.extent(ends[k]))
         joined = b.elementwise("where", before_axes(b, first, part.type.rank - a - 1), part, joined)
     assert joined is not None
     return joined
@@ -82,11 +82,11 @@ def promoted(b: GraphBuilder, arrays: Sequence[Node]) -> list[Node]:
 def stack(b: GraphBuilder, arrays: Sequence[Node], axis: int) -> Node:
     """The arrays side by side along a new axis."""
     try:
-        spread = [expand_dims(b, x, axis) for x in arrays]
+        expanded = [expand_dims(b, x, axis) for x in arrays]
     except ShapeError as error:
         raise fail(error, 1) from None
     _require_alike(b, "stack", arrays)
-    return concat(b, spread, axis, "stack")
+    return concat(b, expanded, axis, "stack")
 
 
 def _require_alike(b: GraphBuilder, what: str, arrays: Sequence[Node], axis: int | None = None) -> None:
@@ -108,16 +108,16 @@ def flip(b: GraphBuilder, x: Node, axes: Sequence[int]) -> Node:
 def roll(b: GraphBuilder, x: Node, shift: Dim, axis: int) -> Node:
     """Elements moved by `shift` along an axis; those beyond its end wrap around."""
     n = x.type.shape[axis]
-    line = b.elementwise("subtract", b.iota(n), b.extent(expression("%", shift, n)))
-    return at_position(b, x, axis, line, n, WRAPPED)
+    position = b.elementwise("subtract", b.iota(n), b.extent(expression("%", shift, n)))
+    return at_position(b, x, axis, position, n, WRAPPED)
 
 
 def repeat(b: GraphBuilder, x: Node, count: Dim, axis: int) -> Node:
     """Each element `count` times along an axis."""
     shape = [*x.type.shape[: axis + 1], count, *x.type.shape[axis + 1 :]]
-    spread = broadcast_to(b, expand_dims(b, x, axis + 1), shape)
+    repeated = broadcast_to(b, expand_dims(b, x, axis + 1), shape)
     merged = expression("*", x.type.shape[axis], count)
-    return reshape(b, spread, (*x.type.shape[:axis], merged, *x.type.shape[axis + 1 :]))
+    return reshape(b, repeated, (*x.type.shape[:axis], merged, *x.type.shape[axis + 1 :]))
 
 
 def tile(b: GraphBuilder, x: Node, counts: Sequence[Dim]) -> Node:
@@ -126,9 +126,13 @@ def tile(b: GraphBuilder, x: Node, counts: Sequence[Dim]) -> Node:
     counts = [1] * (rank - len(counts)) + list(counts)
     shape = [1] * (rank - x.type.rank) + list(x.type.shape)
     key = [part for count in counts for part in ((None, slice(None)) if count != 1 else (slice(None),))]
-    spread = index(b, reshape(b, x, shape) if rank > x.type.rank else x, tuple(key))
-    wide = [d for n, count in zip(shape, counts) for d in ((count, n) if count != 1 else (n,))]
-    return reshape(b, broadcast_to(b, spread, wide), [expression("*", n, count) for n, count in zip(shape, counts)])
+    with_new_axes = index(b, reshape(b, x, shape) if rank > x.type.rank else x, tuple(key))
+    broadcast_shape = [d for n, count in zip(shape, counts) for d in ((count, n) if count != 1 else (n,))]
+    return reshape(
+        b,
+        broadcast_to(b, with_new_axes, broadcast_shape),
+        [expression("*", n, count) for n, count in zip(shape, counts)],
+    )
 
 
 class Padding(NamedTuple):

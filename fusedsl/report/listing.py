@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..backends.cuda.compile import listed
+from ..backends.cuda.compile import ptx_and_cubin
 from ..program.resolve_call import ResolvedCall
 from ..runtime.compile import CompiledKernel
 
@@ -44,12 +44,12 @@ class Listing:
 def list_kernel(call: ResolvedCall, name: str, built: CompiledKernel) -> Listing:
     """The listing of a compiled CUDA kernel: compiled once more with lines, to the same instructions."""
     assert call.target.cc is not None
-    ptx, code = listed(built.source, built.path, built.kernel, built.schedule, call.target.cc, built.blocks)
+    ptx, code = ptx_and_cubin(built.source, built.path, built.kernel, built.schedule, call.target.cc, built.blocks)
     tool = disassembler()
     if tool is None:
         return Listing(name, built.source, tuple(read_ptx(ptx)), note=NO_DISASSEMBLER)
     try:
-        sass = tuple(read_sass(_disassembled(tool, code)))
+        sass = tuple(read_sass(_ptx_and_cubin(tool, code)))
     except (OSError, subprocess.SubprocessError) as fault:
         return Listing(name, built.source, tuple(read_ptx(ptx)), note=f"no SASS: {tool} failed: {fault}")
     return Listing(name, built.source, tuple(read_ptx(ptx)), sass)
@@ -68,7 +68,7 @@ def disassembler() -> str | None:
     return next((str(f.locate()) for f in files if f.stem == DISASSEMBLER and f.suffix in ("", ".exe")), None)
 
 
-def _disassembled(tool: str, code: bytes) -> str:
+def _ptx_and_cubin(tool: str, code: bytes) -> str:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.cubin"
         file.write_bytes(code)

@@ -120,7 +120,7 @@ def pointer_slots(
 def tensor_map_words(window: TmaBox, operand: Operand, bound: BoundKernel) -> tuple[int, ...]:
     """The tensor map of a TMA box, with a first word of 0: the call fills in the address."""
     from .driver import driver
-    from .tensor_map import tensor_map
+    from .encode_tensor_map import tensor_map
 
     extents = [bound.extents[a] for a in window.axes]
     steps = [bound.strides[window.operand][a] * operand.dtype.itemsize or ALIGNMENT for a in window.axes[1:]]

@@ -34,7 +34,7 @@ def test_numba_s_lowering_knows_lines_too(monkeypatch):
     from fusedsl.backends.cuda.compiler import frontend
 
     def refuses(*_):
-        raise frontend.Unsuited("anything")
+        raise frontend.UnsupportedForm("anything")
 
     call, kernel = built("exp(x) * 2", fd.spec((64, 128)))
     monkeypatch.setattr(frontend, "lowered", refuses)

@@ -115,18 +115,18 @@ def lowered(source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[i
     if kernel.kernels[0].fastmath if isinstance(kernel, ComboKernel) else kernel.fastmath:
         tree, names = approximated(tree), names | approximations()
     exec(compile(tree, path, "exec"), names)
-    words = [numba_backend.types.int64] * len(
+    param_types = [numba_backend.types.int64] * len(
         kernel.params if isinstance(kernel, ComboKernel) else kernel_params(kernel)
     )
     if isinstance(kernel, KernelIR) and kernel.batched is not None:
-        words = [numba_backend.Words(kernel.batched.words)]
-    bounds = (schedule.most_threads, blocks or schedule.blocks)
-    with contextlib.suppress(frontend.Unsuited):
-        return frontend.lowered(tree, names, words, cc, bounds)
-    return numba_backend.lower(names["kernel"], words, cc, bounds, frontend.wants_lines())
+        param_types = [numba_backend.Words(kernel.batched.words)]
+    launch_bounds = (schedule.most_threads, blocks or schedule.blocks)
+    with contextlib.suppress(frontend.UnsupportedForm):
+        return frontend.lowered(tree, names, param_types, cc, launch_bounds)
+    return numba_backend.lower(names["kernel"], param_types, cc, launch_bounds, frontend.wants_lineinfo())
 
 
-def _fewer(hardware: Hardware, blocks: int, threads: int, spilled: int) -> int:
+def _lower_occupancy(hardware: Hardware, blocks: int, threads: int, spilled: int) -> int:
     """The next lower number of blocks per SM that frees half of the spilled registers per thread, or more."""
     now = registers_for(hardware, blocks, threads)
     least = now + max(1, min(spilled // 8, hardware.thread_registers - now))
@@ -146,7 +146,7 @@ def compile_source(source: str, path: str, kernel: Any, schedule: Schedule, cc: 
         linked = linker.link(lowered(source, path, kernel, schedule, cc, blocks), cc)
         if not linked.spill_bytes or blocks == 1 or schedule.grid_sync:
             return Compiled(**vars(linked), blocks=blocks)
-        blocks = _fewer(hardware_facts(cc), blocks, threads, linked.spill_bytes)
+        blocks = _lower_occupancy(hardware_facts(cc), blocks, threads, linked.spill_bytes)
 
 
 def ptx(source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[int, int]) -> str:
@@ -156,7 +156,7 @@ def ptx(source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[int, 
     return linker.ptx(lowered(source, path, kernel, schedule, cc), cc)
 
 
-def listed(
+def ptx_and_cubin(
     source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[int, int], blocks: int
 ) -> tuple[str, bytes]:
     """(PTX, machine code) of a generated file with the file's lines, to look at; `blocks` as in `lowered`."""
@@ -164,4 +164,4 @@ def listed(
 
     with frontend.source_lines():
         ltoir = lowered(source, path, kernel, schedule, cc, blocks)
-    return linker.listed(ltoir, cc)
+    return linker.ptx_and_cubin(ltoir, cc)

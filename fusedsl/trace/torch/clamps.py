@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import ArgumentError, DTypeError
 from ...ir.types import BOOL
 from .functions import TABLE, dtype_of, language, recorder_of, torch_function
-from .numbers import checked, checked_integer
+from .numbers import checked_convert, checked_integer
 from .promotion import common
 
 
@@ -37,7 +37,7 @@ def _clamped(input, min=None, max=None):
     (x, *bounds), dtype = common(r, input, *given)
     if dtype is BOOL:
         raise DTypeError("torch has no clamp of bools", "dtype.clamp", help="cast it first")
-    bounds = [checked(r, bound, dtype) if is_number(r, bound) else b for bound, b in zip(given, bounds)]
+    bounds = [checked_convert(r, bound, dtype) if is_number(r, bound) else b for bound, b in zip(given, bounds)]
     low, high = (bounds[0], bounds[-1]) if len(given) == 2 else (bounds[0], None) if max is None else (None, bounds[0])
     result = r.tracer(x)
     for name, bound in (("maximum", low), ("minimum", high)):
@@ -73,7 +73,7 @@ def masked_fill(input, mask, value):
     r, dtype = recorder_of(input), dtype_of(input)
     if r.node(value).type.dtype.kind == "f" and dtype.kind != "f" and not is_number(r, value):
         raise DTypeError(f"a float does not go into {dtype}", "dtype.write", help="cast it first: x.to")
-    return language("where", mask, r.tracer(checked(r, value, dtype)), input)
+    return language("where", mask, r.tracer(checked_convert(r, value, dtype)), input)
 
 
 @torch_function()

@@ -10,7 +10,7 @@ from ...errors import DTypeError, ShapeError, TraceError
 from ...ir.types import BOOL, DTYPES, INT64
 from ..tracer import Tracer
 from .functions import TABLE, cast, dtype_of, language, recorder_of, torch_function, torch_functions
-from .numbers import checked, checked_integer
+from .numbers import checked_convert, checked_integer
 from .promotion import default_float, promoted_dtype
 
 # -- casts
@@ -86,7 +86,9 @@ def type_(input, dtype=None):
 # -- creators
 
 
-def full_tensor(r: Any, shape: Any, value: Any, dtype: Any, device: Any = None, fitting: Callable = checked) -> Any:
+def full_tensor(
+    r: Any, shape: Any, value: Any, dtype: Any, device: Any = None, fitting: Callable = checked_convert
+) -> Any:
     """A tensor filled with one value; a number must fit the dtype."""
     if device is not None and r.example is not None:
         _same_device(r.tracer(r.node(0)), device)

@@ -212,9 +212,9 @@ def index_fill(input, dim, index, value):
     if not input.ndim:
         return r.apply("broadcast_to", cast(r.tracer(r.node(value)), input.dtype), ())
     index = reshape(index, (-1,))
-    positive = language("where", index < 0, index + input.shape[dim], index)
-    named = isin(language("astype", r.apply("arange", input.shape[dim]), "int64"), positive)
-    return TABLE["masked_fill"](input, reshape(named, (-1, *[1] * (input.ndim - 1 - axis_of(input, dim)))), value)
+    normalized_index = language("where", index < 0, index + input.shape[dim], index)
+    is_indexed = isin(language("astype", r.apply("arange", input.shape[dim]), "int64"), normalized_index)
+    return TABLE["masked_fill"](input, reshape(is_indexed, (-1, *[1] * (input.ndim - 1 - axis_of(input, dim)))), value)
 
 
 @torch_function()
@@ -225,8 +225,8 @@ def one_hot(input, num_classes=-1):
             "argument.missing",
             help="pass num_classes=",
         )
-    line = recorder_of(input).apply("arange", num_classes)
-    return cast(language("equal", unsqueeze(input, -1), line), "int64")
+    iota = recorder_of(input).apply("arange", num_classes)
+    return cast(language("equal", unsqueeze(input, -1), iota), "int64")
 
 
 # Formulas, and functions that are others with some of their arguments.

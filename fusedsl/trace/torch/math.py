@@ -11,7 +11,7 @@ from ..tracer import Tracer
 from ..views import View
 from .clamps import clamp, where
 from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function, torch_functions
-from .numbers import checked, checked_integer
+from .numbers import checked_convert, checked_integer
 from .promotion import common, default_float, operate
 
 # torch's name, then what the language calls it, where that differs
@@ -73,7 +73,7 @@ def _with_scaled(name, input, other, *, alpha=1):
         return operate(r, name, input, language("logical_and", r.tracer(scaled), bool(alpha)))
     if name == "subtract" and not isinstance(alpha, Tracer):  # torch adds -alpha times it
         name, alpha = "add", -alpha
-    times: Any = r.tracer(checked(r, alpha, dtype))
+    times: Any = r.tracer(checked_convert(r, alpha, dtype))
     return operate(r, name, input, r.tracer(scaled) * times)
 
 

@@ -10,7 +10,7 @@ from ...lang.declared_signatures import Refusal, declared
 from ..tracer import Tracer
 from .clamps import clamp, where
 from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function, torch_functions
-from .numbers import checked
+from .numbers import checked_convert
 from .promotion import operate
 from .shapes import axis_of
 
@@ -44,7 +44,7 @@ def hardtanh(input, min_val=-1.0, max_val=1.0):
     if not any(isinstance(v, Tracer) for v in (min_val, max_val)) and min_val > max_val:
         raise ArgumentError(f"min_val is {min_val}, above max_val", "argument.choice", help="change their places")
     r = recorder_of(input)
-    return clamp(input, *(r.tracer(checked(r, v, dtype)) for v in (min_val, max_val)))
+    return clamp(input, *(r.tracer(checked_convert(r, v, dtype)) for v in (min_val, max_val)))
 
 
 @torch_function()
@@ -72,7 +72,7 @@ def threshold(input, threshold, value):
     r, dtype = recorder_of(input), dtype_of(input)
     if dtype is BOOL:
         raise DTypeError("torch has no threshold of bools", "dtype.threshold", help="cast it first: x.float()")
-    level, other = (r.tracer(checked(r, v, dtype)) for v in (threshold, value))
+    level, other = (r.tracer(checked_convert(r, v, dtype)) for v in (threshold, value))
     return where(input <= level, other, input)
 
 
@@ -131,7 +131,7 @@ def pad(input, pad, mode="constant", value=None):
         raise ArgumentError(f"mode of pad is {mode!r}", "argument.choice", help=", ".join(modes))
     named = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
     if value is not None:
-        checked(recorder_of(input), value, dtype_of(input))
+        checked_convert(recorder_of(input), value, dtype_of(input))
     return language("pad", input, pairs, modes[mode], **named)
 
 

@@ -15,7 +15,7 @@ from ...ir.graph import Node, constant, value_of
 from ...ir.types import BOOL, DType, numpy_dtype
 from ..recorder import Recorder
 
-LOWEST, BEYOND = -(1 << 63), 1 << 64  # the range of torch's scalars: int64, and uint64 above it
+LOWEST, UPPER_BOUND = -(1 << 63), 1 << 64  # the range of torch's scalars: int64, and uint64 above; the bound excluded
 
 
 def wrapped(value: int, to: DType) -> int:
@@ -26,12 +26,12 @@ def wrapped(value: int, to: DType) -> int:
 
 def check_scalar(value: int) -> int:
     """The integer, if it is in the range of torch's scalars."""
-    if not LOWEST <= value < BEYOND:
+    if not LOWEST <= value < UPPER_BOUND:
         raise _refused(value, "64 bits")
     return value
 
 
-def checked(r: Recorder, x: Any, to: DType) -> Node:
+def checked_convert(r: Recorder, x: Any, to: DType) -> Node:
     """A number in the dtype of a tensor, for functions that check its range. Floats are truncated to integers; for
     unsigned dtypes, negative integers within the width wrap. Run-time numbers must fit."""
     number = x if isinstance(x, Node) else r.node(x)
@@ -53,7 +53,7 @@ def checked_integer(r: Recorder, x: Any, to: DType) -> Node:
     number = x if isinstance(x, Node) else r.node(x)
     if number.op == "const" and number.type.dtype.kind == "i":
         check_scalar(int(value_of(number)))
-    return r.builder.coerce(number, to) if to.kind == "f" and number.type.weak else checked(r, number, to)
+    return r.builder.coerce(number, to) if to.kind == "f" and number.type.weak else checked_convert(r, number, to)
 
 
 def _fits(value: bool | int | float, to: DType) -> bool:

@@ -10,7 +10,7 @@ from ...ir.builder import fits
 from ...ir.graph import Node, constant, value_of, walk
 from ...ir.types import BOOL, DTYPES, INT64, DType, promote
 from ..recorder import Recorder
-from .numbers import check_scalar, checked, wrapped
+from .numbers import check_scalar, checked_convert, wrapped
 
 CATEGORY = {"b": 0, "i": 1, "u": 1, "f": 2}
 
@@ -104,7 +104,7 @@ def operate(r: Recorder, name: str, *operands: Any) -> Any:
             if dtype.kind in "iu" and value_of(nodes[1]) < 0:
                 help = "make one of them a float"
                 raise DTypeError("torch has no negative powers of integers", "dtype.power", help=help)
-            values[1] = checked(r, nodes[1], dtype)
+            values[1] = checked_convert(r, nodes[1], dtype)
         if name == "remainder" and dtype.kind == "f":
             return r.wrap(_remainder(r, *values))
         return r.wrap(r.call(name, tuple(map(r.tracer, values)), {}))

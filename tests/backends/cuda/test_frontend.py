@@ -41,7 +41,7 @@ def typed(text, **kinds):
     """The type of an expression; None where it is left to Numba."""
     try:
         return Expressions({"inf": float("inf")}, kinds).expression(ast.parse(text, mode="eval").body).kind
-    except frontend.Unsuited:
+    except frontend.UnsupportedForm:
         return None
 
 
@@ -94,7 +94,7 @@ def test_counted_loops_and_nested_branches():
     + ["if x < y:\n    z = x\n  else:\n    z = float32(1)\n  w = z", "while x < y:\n    return", "return\n  z = x"],
 )
 def test_other_forms_are_left_to_numba(body):
-    with pytest.raises(frontend.Unsuited):
+    with pytest.raises(frontend.UnsupportedForm):
         written(f"def kernel(x, y):\n  {body}\n")
 
 

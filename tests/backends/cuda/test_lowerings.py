@@ -104,7 +104,7 @@ def refused(*arguments):
 
 
 def unsuited(*arguments):
-    raise frontend.Unsuited("Numba lowers it")
+    raise frontend.UnsupportedForm("Numba lowers it")
 
 
 def results(monkeypatch, form: Form, arrays, way: str):

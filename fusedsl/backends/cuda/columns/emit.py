@@ -155,7 +155,7 @@ class ColumnStrip:
         if self.schedule.grid_sync:
             self.src.emit(grid_barrier_reset("semaphores", "strip_index * 2", "splits"))
 
-    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+    def run_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         if self.schedule.resident:
             emitter.straight(number, phase, lambda intrinsics, state: intrinsics.all_reduce(state))
         elif phase.stores or phase.folds:

@@ -41,7 +41,7 @@ def ptx(ltoir: bytes, cc: tuple[int, int]) -> str:
     return code.decode().rstrip("\0")
 
 
-def listed(ltoir: bytes, cc: tuple[int, int]) -> tuple[str, bytes]:
+def ptx_and_cubin(ltoir: bytes, cc: tuple[int, int]) -> tuple[str, bytes]:
     """(PTX, machine code) of LTO-IR whose instructions know their lines, both with the lines."""
     options = [f"-arch={architecture(cc)}", "-lto", "-lineinfo"]
     text, _ = _link(ltoir, [*options, "-ptx"], "ptx")

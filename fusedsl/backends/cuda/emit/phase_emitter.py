@@ -52,7 +52,7 @@ class Layout(Protocol):
     @property
     def stores_row(self) -> str: ...  # the condition under which a thread stores what is computed once a row
     def rows(self, emitter: PhaseEmitter) -> AbstractContextManager[None]: ...
-    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None: ...
+    def run_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None: ...
 
 
 @dataclass
@@ -75,7 +75,7 @@ class PhaseEmitter:
             for number, phase in enumerate(self.kernel.phases):
                 if phase.sort is not None and phase.sort.ranks is not None:
                     self.row_body(f"ranks_{number}", phase.sort.ranks)
-                self.layout.run(self, number, phase)
+                self.layout.run_phase(self, number, phase)
                 self._row_work(number, phase)
 
     # Elements.

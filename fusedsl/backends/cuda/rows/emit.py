@@ -75,7 +75,7 @@ class GroupRow:
             self.loops.wait_for_smem()
         yield
 
-    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+    def run_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         if self.schedule.decoupled_lookback:
             self.elements.compute(emitter, number, phase)
         elif phase.ranks:
@@ -83,7 +83,7 @@ class GroupRow:
         elif self.schedule.resident:
             emitter.straight(number, phase, self._all_reduce)
         else:
-            self.loops.run(emitter, number, phase)
+            self.loops.run_phase(emitter, number, phase)
         self.elements.early.emit(emitter)
 
     def _all_reduce(self, intrinsics: ReductionIntrinsics, state: str) -> str:

@@ -88,8 +88,8 @@ class CooperativeRow:
         self.index.stride = "stride"
         self.index.last = f"start + {udiv('max(columns - 1 - start, 0)', 'stride')} * stride"
 
-    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
-        self.loops.run(emitter, number, phase)
+    def run_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+        self.loops.run_phase(emitter, number, phase)
 
     def _combine(self, emitter: PhaseEmitter, phase: Phase) -> None:
         """Each block stores its partial state; the last block, or all after a grid barrier, combine them in order."""
@@ -175,7 +175,7 @@ class TwoPassScanRow:
                 src.assign(f"{names.operand(k)}_part", f"{self.index.bases[k]} + {offset}")
                 self.index.bases[k] = f"{names.operand(k)}_part"
 
-    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+    def run_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         (use,) = phase.scan_uses
         step = ScanStep(phase.scans[0].scans, Body((), (), ()))
         self.loops.scan(emitter, f"{number}_totals", replace(phase, stores=(), scans=(step,)))

@@ -26,7 +26,7 @@ class RowLoops:
         self.index, self.schedule = self.elements.index, self.elements.schedule
         self.src, self.kernel = self.index.src, self.index.kernel
 
-    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+    def run_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         """One phase of a row that is not held."""
         if not (phase.stores or phase.folds or phase.sort):
             return

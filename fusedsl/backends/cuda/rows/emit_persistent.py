@@ -74,7 +74,7 @@ class PersistentRows:
             src.assign("row_index", "next_row")
             src.assign("iteration", "int32(iteration + 1)")
 
-    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+    def run_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         for name in self.elements.smem_offsets:  # from shared memory to each phase anew, instead of in registers
             self.src.ready.discard(name)
             self.src.wide.pop(name, None)

@@ -75,7 +75,7 @@ class MixedRows:
         self._store_states()
         self._finish(emitter, fixed)
 
-    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+    def run_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         """Columns are accumulated while the group is waiting for its reductions."""
         src = self.src
         self.elements.forget()

@@ -1,4 +1,5 @@
-"""Emits a top-k of rows that blocks share: the best of each share, then in the last block the best of these."""
+"""Emits a top-k of rows that several blocks share: the top k of each block's chunk, which the last block merges (split
+top-k)."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ def emit_shared_topk(kernel: KernelIR, schedule: SharedTopKSchedule) -> str:
 
 
 class SharedTopKRow:
-    """Layout of rows of which several blocks find the best."""
+    """Layout of rows whose top k several blocks find, each of a chunk."""
 
-    stores = stores_row = ""
+    stores = stores_row = ""  # no predicate: every thread stores
 
     def __init__(self, src: SourceBuilder, schedule: SharedTopKSchedule):
         self.src, self.schedule, self.index = src, schedule, RowIndex(src, schedule)
@@ -55,7 +56,7 @@ class SharedTopKRow:
         self.index.find_columns()
         yield
 
-    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+    def run_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         if phase.ranks:
             self.sort.emit_phase(emitter, number, phase)
             return
@@ -70,7 +71,8 @@ class SharedTopKRow:
 
     @contextmanager
     def _over_share(self, phase: Phase) -> Iterator[None]:
-        """The tiles of a block, as many turns for all its threads; a tile is loaded while the one before is sorted."""
+        """The tiles of a block, the same number of iterations for all its threads; a tile is loaded while the one
+        before is sorted."""
         src, index, span = self.src, self.index.index, self.schedule.tile_elements
         src.assign("begin", f"{index}({index}(block_in_row) * {span})")
         src.assign("stride", f"{index}({index}(blocks_per_row) * {span})")
@@ -81,13 +83,13 @@ class SharedTopKRow:
             yield
 
     def _merge(self, sort: Sort) -> None:
-        """The block's best go to the workspace; the last block takes those of all."""
+        """The block's top k go to the workspace; the last block merges those of all."""
         src, s, functions = self.src, self.schedule, self.sort.functions
         size = entry_bytes(s, src.kernel)
-        each = s.width * s.vectors
+        per_thread = s.width * s.vectors
         codec = Named("codec")
         store = src.bind("store_best", store_run(codec, sort.count), src.functions)
-        load = src.bind("load_partials", load_entries(codec, each, 1), src.functions)
+        load = src.bind("load_partials", load_entries(codec, per_thread, 1), src.functions)
         src.emit(functions["flush_topk"]("buffer"))
         src.assign("partials", f"workspace + int64(row_group) * int64(blocks_per_row) * {size * (sort.count or 1)}")
         src.emit(store("buffer", "partials", f"int64(block_in_row) * {sort.count}"))
@@ -99,4 +101,4 @@ class SharedTopKRow:
         with src.while_("loaded < total"):
             src.assign("entries", load("partials", "loaded + int64(thread_in_row)", "total"))
             src.assign("bound", functions["insert_topk"]("buffer", "entries", "bound", "loaded == 0"))
-            src.assign("loaded", f"int64(loaded + {each * s.threads})")
+            src.assign("loaded", f"int64(loaded + {per_thread * s.threads})")

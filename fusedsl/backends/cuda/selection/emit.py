@@ -170,7 +170,7 @@ class SelectedRow:
         self.src.assign("arrivals", "int32(arrivals + blocks_per_row)")
         self.src.emit(grid_barrier_wait("semaphores", f"row_group * {counters(self.order)}", "arrivals"))
 
-    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+    def run_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         if phase.ranks:
             self.sort.emit_phase(emitter, number, phase)
             return

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..numba_backend import ir, types
 from .typed import Kinds, Typed, binary, compared, constant, extreme, unary
-from .values import Frame, Unsuited, llvm_type
+from .values import Frame, UnsupportedForm, llvm_type
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Expressions:
         if tested.kind == types.boolean:
             return tested
         if not isinstance(tested.kind, types.Integer):
-            raise Unsuited("condition")
+            raise UnsupportedForm("condition")
         return Typed(types.boolean, lambda frame: frame.unit.cast(tested.emit(frame), tested.kind, types.boolean))
 
     def several(self, nodes: Sequence[ast.expr]) -> tuple[list[types.Type], Callable[[Frame], list[ir.Value]]]:
@@ -36,7 +36,7 @@ class Expressions:
             held = part.kind
             if isinstance(node, ast.Starred):
                 if not isinstance(held, types.BaseTuple):
-                    raise Unsuited("star")
+                    raise UnsupportedForm("star")
                 kinds += list(held)
             else:
                 kinds.append(held)
@@ -74,18 +74,18 @@ class Expressions:
                 if name in ("max", "min") and name not in self.names and len(arguments) == 2:
                     return extreme(name, *map(self.expression, arguments))
                 return self._called(self.names.get(name), arguments)
-        raise Unsuited(ast.dump(node)[:60])
+        raise UnsupportedForm(ast.dump(node)[:60])
 
     def _called(self, function: Any, arguments: Sequence[ast.expr]) -> Typed:
         kinds, write = self.several(arguments)
         if isinstance(function, types.Type):
             if len(kinds) != 1:
-                raise Unsuited("cast")
+                raise UnsupportedForm("cast")
             llvm_type(function), llvm_type(kinds[0])
             return Typed(function, lambda frame: frame.unit.cast(write(frame)[0], kinds[0], function))
         rule = getattr(function, "rule", None)
         typed = rule and rule(*kinds)
         if not typed:
-            raise Unsuited(f"call of {function}")
+            raise UnsupportedForm(f"call of {function}")
         result, emit = typed
         return Typed(result, lambda frame: emit(frame.unit, *write(frame)))

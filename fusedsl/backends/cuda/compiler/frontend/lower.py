@@ -9,7 +9,7 @@ from typing import Any
 from .....garbage import no_collection
 from .. import numba_backend
 from ..numba_backend import VOID, ir, types
-from .source_lines import SourceLines, wants_lines
+from .source_lines import SourceLines, wants_lineinfo
 from .unit import Unit
 from .values import llvm_type
 
@@ -19,7 +19,7 @@ def lowered(
 ) -> bytes:
     """LTO-IR of a file's kernel, over parameters of these types; `names` are what the file has defined.
 
-    Raises Unsuited.
+    Raises UnsupportedForm.
     """
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     starts = [node.decorator_list[0].lineno if node.decorator_list else node.lineno for node in functions]
@@ -28,6 +28,6 @@ def lowered(
     kernel = ir.Function(module, ir.FunctionType(VOID, [llvm_type(kind) for kind in words]), "fusedsl_kernel")
     node = next(node for node in functions if node.name == "kernel")
     with no_collection(), numba_backend.lowering_for(cc):
-        lines = SourceLines(module) if wants_lines() else None
+        lines = SourceLines(module) if wants_lineinfo() else None
         Unit(module, definitions, lines).write(kernel, node, words, names)
         return numba_backend.assemble(kernel, cc, bounds)

@@ -9,7 +9,7 @@ from typing import Any
 from ..numba_backend import types
 from .expressions import Expressions
 from .typed import Kinds, Step
-from .values import Frame, Slots, Unsuited, llvm_type
+from .values import Frame, Slots, UnsupportedForm, llvm_type
 
 
 class Scope:
@@ -33,7 +33,7 @@ class Scope:
         steps = []
         for node in body:
             if self.returned:
-                raise Unsuited("statements behind a return")
+                raise UnsupportedForm("statements behind a return")
             if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
                 steps.append(_located(node, self._statement(node)))
         return _in_turn(steps)
@@ -56,7 +56,7 @@ class Scope:
                 target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=[end]), body=body, orelse=[]
             ):
                 return self._counted(name, end, body)
-        raise Unsuited(type(node).__name__)
+        raise UnsupportedForm(type(node).__name__)
 
     def _assigned(self, target: ast.expr, value: ast.expr) -> Step:
         if isinstance(target, ast.Name):
@@ -64,12 +64,12 @@ class Scope:
             self._set(name, typed.kind)
             return lambda frame: frame.assign(name, typed.kind, typed.emit(frame))
         if not isinstance(target, ast.Tuple) or not all(isinstance(x, ast.Name) for x in target.elts):
-            raise Unsuited("target")
+            raise UnsupportedForm("target")
         names = [x.id for x in target.elts if isinstance(x, ast.Name)]
         parts = value.elts if isinstance(value, ast.Tuple) else [ast.Starred(value)]
         kinds, emit_values = self._expressions.several(parts)
         if len(kinds) != len(names):
-            raise Unsuited("target")
+            raise UnsupportedForm("target")
         for name, kind in zip(names, kinds):
             self._set(name, kind)
 
@@ -86,7 +86,7 @@ class Scope:
     def _returned(self, value: ast.expr | None) -> Step:
         self.returned, results = True, self.results
         if (value is None) != (not results):
-            raise Unsuited("return")
+            raise UnsupportedForm("return")
         if value is None:
             return lambda frame: frame.builder.ret_void()
         kinds, emit_values = self._expressions.several(value.elts if isinstance(value, ast.Tuple) else [value])
@@ -162,7 +162,7 @@ class Scope:
                 break
             head = met
         if inner.returned:
-            raise Unsuited("a loop that returns")
+            raise UnsupportedForm("a loop that returns")
         enter, again = self._inner(before)._turn(head), inner._turn(head)
         changed = _stored(body)
         carried = {name: kind for name, kind in head.items() if name in changed}

@@ -18,7 +18,7 @@ def source_lines() -> AbstractContextManager[bool]:
     return inside(_WANTED, True)
 
 
-def wants_lines() -> bool:
+def wants_lineinfo() -> bool:
     """Whether instructions are to know their lines."""
     return _WANTED.get()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..numba_backend import I1, ir, types
-from .values import Frame, Unsuited, llvm_type
+from .values import Frame, UnsupportedForm, llvm_type
 
 Step = Callable[[Frame], None]
 """Writes one statement."""
@@ -69,7 +69,7 @@ def _floating(x: Typed, y: Typed) -> types.Type | None:
 
 
 def binary(op: ast.operator, x: Typed, y: Typed) -> Typed:
-    """x op y. Raises Unsuited."""
+    """x op y. Raises UnsupportedForm."""
     real, whole = _floating(x, y), _whole(x, y)
     name = ARITHMETIC.get(type(op))
     if real is not None and (name or isinstance(op, ast.Div)):
@@ -77,7 +77,7 @@ def binary(op: ast.operator, x: Typed, y: Typed) -> Typed:
     if type(op) in BITS and (whole is not None or x.kind == y.kind == types.boolean):
         return _both(x, y, whole or types.boolean, lambda b, u, v: getattr(b, BITS[type(op)])(u, v))
     if whole is None:
-        raise Unsuited(f"{type(op).__name__} of {x.kind}, {y.kind}")
+        raise UnsupportedForm(f"{type(op).__name__} of {x.kind}, {y.kind}")
     if name:
         flags = ["nsw"] if whole.signed else []  # 64 bits do not overflow, as Numba has it
         return _both(x, y, whole, lambda b, u, v: getattr(b, name)(u, v, flags=flags))
@@ -87,22 +87,22 @@ def binary(op: ast.operator, x: Typed, y: Typed) -> Typed:
         return _both(x, y, kind, lambda b, u, v: getattr(b, shift)(u, v))
     if isinstance(op, ast.FloorDiv) and x.kind.signed and y.kind.signed:
         return Typed(whole, lambda frame: frame.floor_quotient(*_as(frame, whole, x, y)))
-    raise Unsuited(type(op).__name__)
+    raise UnsupportedForm(type(op).__name__)
 
 
 def compared(op: ast.cmpop, x: Typed, y: Typed) -> Typed:
-    """A comparison. Raises Unsuited."""
+    """A comparison. Raises UnsupportedForm."""
     sign = COMPARED.get(type(op))
     real, whole = _floating(x, y), _whole(x, y)
     if sign is None:
-        raise Unsuited(type(op).__name__)
+        raise UnsupportedForm(type(op).__name__)
     if real is not None:
         ordered = "fcmp_unordered" if sign == "!=" else "fcmp_ordered"
         return _both(x, y, real, lambda b, u, v: getattr(b, ordered)(sign, u, v), types.boolean)
     if x.kind == y.kind == types.boolean and sign in ("==", "!="):
         return _both(x, y, x.kind, lambda b, u, v: b.icmp_unsigned(sign, u, v))
     if whole is None or x.kind.signed != y.kind.signed:
-        raise Unsuited(f"{sign} of {x.kind}, {y.kind}")
+        raise UnsupportedForm(f"{sign} of {x.kind}, {y.kind}")
     compare = "icmp_signed" if whole.signed else "icmp_unsigned"
     kind = _wider(x, y)
 
@@ -113,17 +113,17 @@ def compared(op: ast.cmpop, x: Typed, y: Typed) -> Typed:
 
 
 def extreme(name: str, x: Typed, y: Typed) -> Typed:
-    """max(x, y) or min(x, y) of integers. Raises Unsuited."""
+    """max(x, y) or min(x, y) of integers. Raises UnsupportedForm."""
     whole = _whole(x, y)
     if whole is None or x.kind.signed != y.kind.signed:
-        raise Unsuited(f"{name} of {x.kind}, {y.kind}")
+        raise UnsupportedForm(f"{name} of {x.kind}, {y.kind}")
     compare = "icmp_signed" if whole.signed else "icmp_unsigned"
     sign = ">" if name == "max" else "<"
     return _both(x, y, _wider(x, y), lambda b, u, v: b.select(getattr(b, compare)(sign, v, u), v, u))
 
 
 def unary(op: ast.unaryop, x: Typed) -> Typed:
-    """op x. Raises Unsuited."""
+    """op x. Raises UnsupportedForm."""
     if isinstance(op, ast.USub) and isinstance(x.kind, types.Float):
         return Typed(x.kind, lambda frame: frame.builder.fsub(ir.Constant(llvm_type(x.kind), -0.0), x.emit(frame)))
     if isinstance(op, ast.USub) and isinstance(x.kind, types.Integer) and x.kind.signed:
@@ -131,4 +131,4 @@ def unary(op: ast.unaryop, x: Typed) -> Typed:
         return _both(constant(0), wide, types.int64, lambda b, u, v: b.sub(u, v))
     if isinstance(op, ast.Not) and x.kind == types.boolean:
         return Typed(x.kind, lambda frame: frame.builder.xor(x.emit(frame), I1(1)))
-    raise Unsuited(type(op).__name__)
+    raise UnsupportedForm(type(op).__name__)

@@ -10,7 +10,7 @@ from typing import Any
 from ..numba_backend import VOID, Emitter, ScalarFunction, ir, types
 from .scope import Scope
 from .source_lines import SourceLines
-from .values import Frame, Unsuited, converted, llvm_type
+from .values import Frame, UnsupportedForm, converted, llvm_type
 
 
 class Unit(Emitter):
@@ -84,7 +84,7 @@ class Unit(Emitter):
         code = scalar.function.__code__
         node = self.definitions.get((code.co_name, code.co_firstlineno))
         if node is None:
-            raise Unsuited(f"{code.co_name} is not of this file")
+            raise UnsupportedForm(f"{code.co_name} is not of this file")
         results = () if scalar.result == types.void else scalar.results
         function = ir.Function(self.module, self._function_type(scalar), self.module.get_unique_name(code.co_name))
         function.linkage = "internal"
@@ -109,7 +109,7 @@ class Unit(Emitter):
         scope = Scope(names, dict(zip(arguments, kinds)), results)
         step = scope.block(node.body)
         if results and not scope.returned:
-            raise Unsuited("no return")
+            raise UnsupportedForm("no return")
         before = (self.builder, self.scope)
         self.builder = ir.IRBuilder(function.append_basic_block("entry"))
         self.scope = None if self.lines is None else self.lines.function(function, node.lineno)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from ..numba_backend import I1, I64, VOID, Emitter, Words, ir, types
 
 
-class Unsuited(Exception):
+class UnsupportedForm(Exception):
     """A form, or a mix of types, that is left to Numba."""
 
 
@@ -27,7 +27,7 @@ def llvm_type(kind: types.Type) -> ir.Type:
         return ir.ArrayType(I64, kind.count)
     if kind == types.void:
         return VOID
-    raise Unsuited(str(kind))
+    raise UnsupportedForm(str(kind))
 
 
 def converted(b: ir.IRBuilder, value: ir.Value, source: types.Type, target: types.Type) -> ir.Value:
@@ -43,7 +43,7 @@ def converted(b: ir.IRBuilder, value: ir.Value, source: types.Type, target: type
             return b.fptosi(value, want) if target.signed else b.fptoui(value, want)
         return b.fcmp_unordered("!=", value, ir.Constant(value.type, 0.0))
     if source != types.boolean and not isinstance(source, types.Integer):
-        raise Unsuited(f"{source} to {target}")
+        raise UnsupportedForm(f"{source} to {target}")
     if isinstance(target, types.Float):
         return b.sitofp(value, want) if signed else b.uitofp(value, want)
     if target == types.boolean:

@@ -12,7 +12,7 @@ from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands, tran
 from .....kernel_ir.phase import PANEL_COLUMNS
 from ...mma.tile_sizes import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_BYTES, WARP_ROWS, WARPGROUP
 from ...schedule_base import Extents, Schedule
-from .tensor_maps import tma_box
+from .tma_boxes import tma_box
 from .wgmma_kinds import KINDS, WgmmaKind
 
 PANEL = PANEL_COLUMNS  # columns that the epilogue finishes, folds and stores at a time

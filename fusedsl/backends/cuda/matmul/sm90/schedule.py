@@ -13,7 +13,7 @@ from ...mma.tile_sizes import MBARRIER_BYTES, TMA_RANK
 from ...schedule_base import Extents
 from .clocks import predicted_clocks
 from .layout import PANEL, Sm90MatmulSchedule, clusters_of_tiles
-from .tensor_maps import is_stored_by_tma, tma_axes
+from .tma_boxes import is_stored_by_tma, tma_axes
 from .wgmma_kinds import wgmma_kind
 
 MOST_SUMS = 256  # columns of accumulators of a warpgroup, over all products

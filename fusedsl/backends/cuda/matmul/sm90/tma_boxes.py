@@ -1,4 +1,4 @@
-"""Tensor maps of products on sm_90: the boxes of operands that TMA loads, and of outputs that it stores."""
+"""TMA boxes of products on sm_90: of operands that TMA loads, and of outputs that it stores."""
 
 from __future__ import annotations
 
