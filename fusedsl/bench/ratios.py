@@ -9,6 +9,7 @@ from statistics import geometric_mean
 from .record import Row
 
 OURS, FLOOR = "fusedsl", "copy"
+UNSTEADY = 1.5  # 80 % quantile over 20 % quantile, beyond which times vary
 
 
 def by_case(rows: Iterable[Row]) -> dict[tuple, dict[str, Row]]:
@@ -28,6 +29,11 @@ def ratio(peers: dict[str, Row], peer: str) -> float | None:
     """How many times faster than this peer."""
     ours, other = peers[OURS].median_us, peers[peer].median_us if peer in peers else None
     return other / ours if ours and other else None
+
+
+def varies(row: Row) -> bool:
+    """Whether the slow fifth of the times is far from the fast fifth, as on a busy machine."""
+    return bool(row.p20_us and row.p80_us and row.p80_us > UNSTEADY * row.p20_us)
 
 
 def shortfall(peers: dict[str, Row]) -> float:

@@ -109,8 +109,8 @@ def busy_warning(head: dict[str, Any]) -> str | None:
         return None
     load, threads = head["load"], head["machine"]["threads"]
     return (
-        f"this machine was busy: a load of {load} on {threads} threads. Libraries whose threads wait for each other, "
-        "as torch's do, slow down many times then: such speed-ups are no property of the kernels. Repeat the run idle."
+        f"this machine was busy: a load of {load} on {threads} threads. Libraries whose threads wait for each other "
+        "slow down many times then: such speed-ups are no property of the kernels. Repeat the run idle."
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..report.table import text_table
 from ..report.units import seconds_text
-from .ratios import FLOOR, OURS, by_case, ratio, share, speedups, timed_peers
+from .ratios import FLOOR, OURS, UNSTEADY, by_case, ratio, share, speedups, timed_peers, varies
 from .record import Row
 from .regressions import Comparison, busy_warning
 
@@ -79,6 +79,10 @@ def summary(head: dict[str, Any], rows: list[Row]) -> str:
         means = speedups([r for r in rows if r.measure == measure])
         ratios = [f"{name} {s.mean:.2f}x (min {s.least:.2f}, {s.cases} cases)" for name, s in means.items()]
         lines.append(f"{measure} time, geometric mean of the speed-ups: {', '.join(ratios)}")
+    if any(map(varies, rows)):
+        lines.append(f"~: a time whose 80 % quantile is more than {UNSTEADY} times its 20 % quantile is in this ratio")
+    if any(r.peer == "numpy" for r in rows):
+        lines.append("NumPy computes on one thread, but for matrix products, which use the threads of its BLAS")
     return "\n".join([*lines, *filter(None, [busy_warning(head)])])
 
 
@@ -109,8 +113,15 @@ def _table(rows: list[Row], measure: str) -> str:
         cells = [workload, shape, seconds_text(1e-6 * ours.median_us) if ours.median_us else "failed"]
         if measure == "kernel":
             cells.append(f"{part:.2f}" if (part := share(ours)) else "")
-        body.append([*cells, *(f"{r:.2f}x" if (r := ratio(peers, name)) else "–" for name in names)])
+        body.append([*cells, *(_speedup(peers, name) for name in names)])
     return text_table(head, body)
+
+
+def _speedup(peers: dict[str, Row], name: str) -> str:
+    """The ratio to a peer, marked where times of one of the two vary."""
+    r = ratio(peers, name)
+    unsteady = r is not None and any(varies(peers[peer]) for peer in (OURS, name))
+    return "–" if r is None else f"{r:.2f}x{' ~' * unsteady}"
 
 
 def comparison_text(comparison: Comparison) -> str:

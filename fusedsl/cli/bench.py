@@ -70,7 +70,8 @@ def _measure(chosen: argparse.Namespace) -> int:
     if chosen.html:
         chosen.html.write_text(page.page(report.head, report.rows), encoding="utf-8")
     written = " and ".join(str(path) for path in (chosen.json, chosen.html) if path)
-    print(f"{len(report.rows)} rows in {time.monotonic() - begun:.0f} s{written and ', in ' + written}")
+    count = f"{len(report.rows)} measurements (a case, a peer and a measure each)"
+    print(f"{count} in {time.monotonic() - begun:.0f} s{written and ', in ' + written}")
     faults = wrong(report)
     if faults:
         print("\n".join(f"WRONG: {fault}" for fault in faults))

@@ -17,6 +17,7 @@ from ..program.call_outputs import in_place
 from ..program.call_target import CallTarget
 from ..program.library_product import LibraryProduct
 from ..program.resolve_call import Members, ResolvedCall, resolve
+from ..program.text_source import TextSource
 from ..runtime.arrays import ArrayFacts, Weak
 from ..runtime.compile import source_of
 from .float64_warnings import Float64Operation, float64_operations
@@ -154,7 +155,7 @@ def explain(
         slower = slower_than_numpy(call.graph, call.extents, sum(k.bytes for k in kernels), unfused)
     return Explanation(
         call.plans.source.header(),
-        tuple(f"{name} {_type(a)}" for name, a in call.arguments.items()),
+        (*(f"{name} {_type(a)}" for name, a in call.arguments.items()), *_constants(call)),
         str(call.target),
         tuple(kernels),
         unfused,
@@ -169,6 +170,12 @@ def _type(a: ArrayFacts | Weak) -> str:
     if isinstance(a, Weak):
         return {"b": "a Python bool", "i": "a Python int", "f": "a Python float"}[a.kind]
     return f"{a.dtype}{list(a.shape)}"
+
+
+def _constants(call: ResolvedCall) -> list[str]:
+    """The constants of a program, as `w = 20`."""
+    source = call.plans.source
+    return [f"{name} = {x!r}" for name, x in source.constants.items()] if isinstance(source, TextSource) else []
 
 
 def _temporaries(call: ResolvedCall) -> tuple[Temporary, ...]:

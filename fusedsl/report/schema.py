@@ -8,7 +8,7 @@ VERSION = 1
 SCHEMA = {
     "version": "int: this description's version",
     "program": "list of str: the program as it was parsed, a line each",
-    "arguments": "list of str: name, dtype and shape of each argument",
+    "arguments": "list of str: name, dtype and shape of each argument, then `name = value` of each constant",
     "target": "str: the CPU, or the CUDA compute capability and the card whose figures are used",
     "bytes": "int: bytes that all kernels move",
     "seconds": "float or null: predicted time of all kernels (null on the CPU, but for products by a library)",

@@ -236,3 +236,11 @@ def test_compare_has_an_exit_code(measured, tmp_path, capsys):
     assert main(["bench", "--compare", str(measured[0]), str(slow)]) == 1
     told = capsys.readouterr().out
     assert told.count("slower  reductions logsumexp") == 4 and "4 regressions in 12 cases" in told
+
+
+def test_ratios_of_times_that_vary_are_marked():
+    steady = [row("fusedsl", 100.0), row("numpy", 300.0)]
+    assert "3.00x" in terminal.tables(HEAD, steady) and "~" not in terminal.tables(HEAD, steady)
+    varying = [steady[0], row("numpy", 300.0, 0.4)]
+    assert "3.00x ~" in terminal.tables(HEAD, varying) and "80 % quantile" in terminal.summary(HEAD, varying)
+    assert "80 % quantile" not in terminal.summary(HEAD, steady) and "one thread" in terminal.summary(HEAD, steady)

@@ -337,3 +337,8 @@ def test_what_numpy_would_sort_faster_on_the_cpu_is_said():
         "x[::-1] + roll(x, 1, 0)",
     ):
         assert not any("NumPy" in n for n in fd.kernel(text).explain(matrix, device="cpu").notes), text
+
+
+def test_constants_stand_beside_the_arguments():
+    told = fd.kernel("x / w", constants={"w": 20}).explain(fd.spec(8), device="cpu")
+    assert told.arguments == ("x float32[8]", "w = 20")
