@@ -112,7 +112,7 @@ def test_kernels_are_data_without_a_compiler():
 def test_instructions_are_read_as_records():
     below = [module for module in modules() if layer(module) in ("ir", "fusion", "kernel_ir", "backends")]
     matching = {module.removeprefix("fusedsl.") for module in below if "re" in external(module)}
-    parsing = {m.removeprefix("fusedsl.") for m in below if "ast.parse(" in modules()[m].read_text()}
+    parsing = {m.removeprefix("fusedsl.") for m in below if "syntax_tree(" in modules()[m].read_text()}
     assert (matching, parsing) == (MATCHING, PARSING)
 
 

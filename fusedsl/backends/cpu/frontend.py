@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from ...generated_code import syntax_tree
 from ...ir.types import BOOL, FLOAT64, INT64, DType
 from .llvm_values import LLVMValue, literal, llvm_type
 from .memory import POINTER_TYPE
@@ -64,7 +65,7 @@ class Variable(NamedTuple):
 
 def functions_of(source: str) -> dict[str, ast.FunctionDef]:
     """The functions of a generated file."""
-    return {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
+    return {node.name: node for node in syntax_tree(source).body if isinstance(node, ast.FunctionDef)}
 
 
 def lowered(node: ast.FunctionDef, names: Mapping[str, Any], symbol: str) -> ir.Module:

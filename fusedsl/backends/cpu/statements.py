@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from ...generated_code import syntax_tree
+
 MOST_PARSED = 1 << 14
 
 
@@ -19,13 +21,13 @@ def parsed(code: str) -> ast.stmt | None:
     """The statement of a line without its comment; None for a part of a block."""
     if code.startswith(" ") or code.endswith(":"):
         return None
-    (statement,) = ast.parse(code).body
+    (statement,) = syntax_tree(code).body
     return statement
 
 
 @lru_cache(MOST_PARSED)
 def _name_nodes(code: str) -> tuple[ast.Name, ...]:
-    nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)]
+    nodes = [node for node in ast.walk(syntax_tree(code)) if isinstance(node, ast.Name)]
     return tuple(sorted(nodes, key=lambda node: node.col_offset, reverse=True))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...generated_code import syntax_tree
 from ...hardware import Hardware, hardware_facts, registers_for
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.parameter_layout import kernel_params
@@ -111,7 +111,7 @@ def lowered(source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[i
     from .math.fastmath import approximated, approximations
 
     names: dict[str, Any] = {"__builtins__": {}, "__name__": "fusedsl.generated", **namespace()}
-    tree = wrapping(ast.parse(source, path))
+    tree = wrapping(syntax_tree(source, path))
     if kernel.kernels[0].fastmath if isinstance(kernel, ComboKernel) else kernel.fastmath:
         tree, names = approximated(tree), names | approximations()
     exec(compile(tree, path, "exec"), names)

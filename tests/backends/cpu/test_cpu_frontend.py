@@ -144,3 +144,17 @@ def test_types_that_do_not_fit_are_refused(lines, fault):
 def test_forms_that_no_file_has_are_refused(line):
     with pytest.raises(NotImplementedError):
         lowered(line)
+
+
+def test_a_text_is_parsed_again_where_another_thread_interrupted(monkeypatch):
+    parse, calls = frontend.ast.parse, []
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) < 3:
+            raise SystemError("AST constructor recursion depth mismatch")
+        return parse(*arguments)
+
+    monkeypatch.setattr(frontend.ast, "parse", interrupted)
+    assert set(frontend.functions_of(text("a = 1"))) == {"kernel"}
+    assert len(calls) == 3

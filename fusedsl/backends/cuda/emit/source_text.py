@@ -10,6 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
+from ....generated_code import syntax_tree
 from ....ir.types import DType
 from ....kernel_ir.byte_tables import ByteTable, byte_tables, looked_up
 from ....kernel_ir.kernel import ALIGNED, KernelIR
@@ -28,7 +29,7 @@ NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 def names_in(lines: Iterable[str]) -> set[str]:
     """The names that statements read or define, of functions too."""
-    return {node.id for node in ast.walk(ast.parse("\n".join(lines))) if isinstance(node, ast.Name)}
+    return {node.id for node in ast.walk(syntax_tree("\n".join(lines))) if isinstance(node, ast.Name)}
 
 
 def header(kernel: KernelIR, skeleton: str, reason: str) -> list[str]:
