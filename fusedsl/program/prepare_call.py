@@ -116,7 +116,9 @@ def _launch_records(call: ResolvedCall, layout: PayloadLayout) -> tuple[list[Any
     records, spilled = list[Any](), False
     for members in call.launches:
         if not members[0][1].empty:
-            record, spills = _cuda_record(call, members, layout, follows=bool(records))
+            # of ours, which waits for other calls: a library's own kernel may start before their launches have ended
+            follows = any(isinstance(earlier, LaunchRecord) and earlier.geometry.blocks for earlier in records)
+            record, spills = _cuda_record(call, members, layout, follows)
             records.append(record)
             spilled |= spills
     return records, spilled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -12,9 +13,12 @@ import fusedsl as fd
 from fusedsl.backends.cuda.matmul.sm90 import schedule as sm90_schedule
 from fusedsl.fusion import graph_products
 from fusedsl.fusion.formulation import ProductMode
-from fusedsl.program import product_choice
+from fusedsl.kernel_ir.launch_config import LaunchConfig
+from fusedsl.program import prepare_call, product_choice
 from fusedsl.runtime import compile as compiler
 from fusedsl.runtime.array_copies import to_host
+from fusedsl.runtime.cublas_launch import CublasLaunch
+from fusedsl.runtime.launch import LaunchRecord
 
 pytest.importorskip("numba_cuda")
 from devices import Emulated
@@ -325,3 +329,20 @@ def test_a_product_that_follows_loads_arguments_before_it_waits(text, early, cho
     expected = kernel(*(given[name].astype(np.float64) for name in names))
     np.testing.assert_allclose(found, expected, rtol=2.0**-7, atol=2e-2 * np.abs(expected).max())
     assert source.count("while stage < prefetched") == early
+
+
+def test_only_what_follows_a_launch_of_ours_loads_before_it_waits(monkeypatch):
+    """Neither a launch of no blocks nor a library's kernel says that the calls before have ended."""
+    followed = []
+
+    def record(call, members, layout, follows):
+        followed.append(follows)
+        made = object.__new__(members[0][0])
+        made.geometry = LaunchConfig(members[0][2], 128)
+        return made, False
+
+    monkeypatch.setattr(prepare_call, "_cuda_record", record)
+    kinds = [(LaunchRecord, 0), (CublasLaunch, 1), (LaunchRecord, 1), (CublasLaunch, 1), (LaunchRecord, 1)]
+    launches = [[(kind, SimpleNamespace(empty=False), blocks)] for kind, blocks in kinds]
+    prepare_call._launch_records(SimpleNamespace(device=("cuda", 0), bounds=(), launches=launches), None)
+    assert followed == [False, False, False, True, True]
