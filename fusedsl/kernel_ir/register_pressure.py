@@ -264,7 +264,7 @@ def _live_words(values: _Values, number: int) -> float:
         computed_words = values.total(stored, piece) / (1 if any(map(has_slow_functions, phase.bodies)) else 2)
         return values.total(live_in, count) + max(values.total(fresh, piece), computed_words)
     after = values.total(live_out | stored, count)
-    if number == 0:  # all of its loads are to be under way at once
+    if number == 0:  # all of its loads are to be in flight at once
         doubles = any(values.sizes[n] > 1 for n in fresh) and any(map(has_slow_functions, phase.bodies))
         looped = doubles and not values.kernel.resident
         return max(values.total(live_in | set(fresh) | (stored if looped else set()), count), after)

@@ -14,7 +14,7 @@ from .elementwise.schedule import ElementwiseSchedule
 from .rows.schedule import WARP, RowSchedule
 from .schedule_base import Schedule
 
-LOADS = 32 << 10  # bytes under way on an SM with which maps run at copy speed
+LOADS = 32 << 10  # bytes in flight on an SM with which maps run at copy speed
 MOST_VECTORS = 4  # of a thread
 
 
@@ -99,7 +99,7 @@ def schedule_combo(kernels: Sequence[KernelIR], schedules: Sequence[Schedule], h
     """The schedules of kernels as they run in one launch.
 
     Maps take blocks as large as the others'; where another one's registers leave room for few blocks, a thread of
-    theirs takes more vectors, so that as many loads are under way.
+    theirs takes more vectors, so that as many loads are in flight.
     """
     schedules = [_in_whole_warps(s) for s in schedules]
     threads = max(s.most_threads for s in schedules)

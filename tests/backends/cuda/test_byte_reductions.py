@@ -1,4 +1,4 @@
-"""Reductions of elements of a byte have as many bytes under way as those of wider ones."""
+"""Reductions of elements of a byte have as many bytes in flight as those of wider ones."""
 
 import pytest
 

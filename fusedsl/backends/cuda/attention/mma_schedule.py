@@ -18,10 +18,10 @@ from .sm90_schedule import block_mask_words
 ROWS = 16  # query rows of a warp
 MMA_K = 16  # q·k sums are padded to a multiple of it
 WIDEST = {"float16": 256, "bfloat16": 256, "float32": 256, "float64": 64}  # output columns that fit in registers
-SHAPES = ((8, 64), (4, 64), (4, 32), (2, 32), (2, 16))  # (warps, columns), the best first
-FMA_SHAPES = ((4, 64), *SHAPES[2:])  # (warps, columns) of products by fused multiply-adds
+TILE_SHAPES = ((8, 64), (4, 64), (4, 32), (2, 32), (2, 16))  # (warps, kv_columns), the best first
+FMA_TILE_SHAPES = TILE_SHAPES[1:]  # of products by fused multiply-adds
 NARROW = 64  # up to this head dimension, two blocks of eight warps share an SM
-COLUMNS = ((192, 16), (128, 32), (-1, 64))  # (output words more than this, most score columns)
+KV_COLUMNS = ((192, 16), (128, 32), (-1, 64))  # (output words more than this, most score columns)
 STAGED_ABOVE = 256  # query rows per kv head up to which warps look up pages; above, sm_90 stages k and v
 LEAST_ROWS = 16  # query rows that are worth a tile: scores of fewer rows take little memory
 
@@ -93,8 +93,8 @@ def schedule_mma(kernel: AttentionKernel, extents: Extents, hardware: Hardware) 
         return None
     if operands.paged and _prefers_staged_kv(kernel, operands, extents, hardware):
         return None
-    for warps, columns in _shapes(kernel, operands, extents, hardware):
-        schedule = mma_schedule(kernel, extents, hardware, warps, columns)
+    for warps, kv_columns in _shapes(kernel, operands, extents, hardware):
+        schedule = mma_schedule(kernel, extents, hardware, warps, kv_columns)
         if schedule is None:
             continue
         tiles = work_tiles(schedule, kernel, extents)
@@ -120,9 +120,9 @@ def _prefers_staged_kv(
 
 
 def mma_schedule(
-    kernel: AttentionKernel, extents: Extents, hardware: Hardware, warps: int, columns: int
+    kernel: AttentionKernel, extents: Extents, hardware: Hardware, warps: int, kv_columns: int
 ) -> MmaAttentionSchedule | None:
-    """The schedule of so many warps with key tiles of up to `columns`; None if no product takes these dtypes, or
+    """The schedule of so many warps with key tiles of up to `kv_columns`; None if no product takes these dtypes, or
     they do not fit in shared memory."""
     operands, body = operands_of(kernel), kernel.attention
     if operands is None:
@@ -132,11 +132,11 @@ def mma_schedule(
     if dtype is None or head_dim_v > WIDEST[dtype]:
         return None
     sums = head_dim_v * (2 if dtype == "float64" else 1)  # words of two threads
-    columns = min(columns, next(most for wide, most in COLUMNS if sums > wide))
+    kv_columns = min(kv_columns, next(most for wide, most in KV_COLUMNS if sums > wide))
     cp_async = _cp_async(kernel, operands, dtype, hardware, extents)
     if not all(is_async for k, is_async in zip(operands.present, cp_async) if k in operands.paged):
         return None
-    schedule = MmaAttentionSchedule(columns, warps, head_dim, head_dim_v, dtype, _is_tensor_dtype(dtype), cp_async)
+    schedule = MmaAttentionSchedule(kv_columns, warps, head_dim, head_dim_v, dtype, _is_tensor_dtype(dtype), cp_async)
     return schedule if mma_smem_bytes(schedule, kernel, extents) <= hardware.block_shared else None
 
 
@@ -178,13 +178,14 @@ def _cp_async(
 def _shapes(
     kernel: AttentionKernel, operands: AttentionOperands, extents: Extents, hardware: Hardware
 ) -> Iterator[tuple[int, int]]:
-    """(warps, columns) to try in order: blocks no larger than the query rows, or than filling all SMs allows."""
+    """(warps, kv_columns) to try in order: blocks no larger than the query rows, or than filling all SMs allows."""
     rows = extents[operands.query_axis]
     outer = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != operands.query_axis)
-    for warps, columns in SHAPES if _is_tensor_dtype(_smem_dtype(kernel, operands, hardware) or "") else FMA_SHAPES:
+    tensor_cores = _is_tensor_dtype(_smem_dtype(kernel, operands, hardware) or "")
+    for warps, kv_columns in TILE_SHAPES if tensor_cores else FMA_TILE_SHAPES:
         fills = outer * -(-rows // (ROWS * warps)) >= hardware.multiprocessors
         if warps <= 4 or (fills and rows > ROWS * 4):
-            yield warps, columns
+            yield warps, kv_columns
 
 
 def _reason(schedule: MmaAttentionSchedule, tiles: int) -> str:

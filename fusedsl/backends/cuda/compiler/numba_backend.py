@@ -60,16 +60,17 @@ class Emitter:
     def cast(self, value: ir.Value, source: types.Type, target: types.Type) -> ir.Value:
         return value if source == target else self.context.cast(self.builder, value, source, target)
 
-    def asm(self, result: ir.Type, text: str, constraints: str, values: Sequence[ir.Value], effect: bool = False):
-        """One piece of PTX; `effect` keeps it where it stands. Without, equal ones are done once."""
-        kind, attributes = ir.FunctionType(result, [v.type for v in values]), () if effect else ("nounwind", "readnone")
-        piece = ir.InlineAsm(kind, text, constraints, side_effect=effect)
+    def asm(self, result: ir.Type, text: str, constraints: str, values: Sequence[ir.Value], side_effect: bool = False):
+        """One piece of PTX; `side_effect` keeps it where it stands. It is otherwise pure: CSE may merge it."""
+        function_type = ir.FunctionType(result, [v.type for v in values])
+        attributes = () if side_effect else ("nounwind", "readnone")
+        piece = ir.InlineAsm(function_type, text, constraints, side_effect=side_effect)
         return self.builder.call(piece, list(values), attrs=attributes)
 
     def call(self, result: ir.Type, name: str, values: Sequence[ir.Value]) -> ir.Value:
         """A call of an NVVM intrinsic or a libdevice function."""
-        module, kind = self.builder.module, ir.FunctionType(result, [v.type for v in values])
-        function = module.globals.get(name) or ir.Function(module, kind, name)
+        module, function_type = self.builder.module, ir.FunctionType(result, [v.type for v in values])
+        function = module.globals.get(name) or ir.Function(module, function_type, name)
         return self.builder.call(function, list(values))
 
     def phi(self, *arrivals: tuple[Sequence[ir.Value], ir.Block]) -> list[ir.Value]:
@@ -80,7 +81,7 @@ class Emitter:
                 phi.add_incoming(value, block)
         return phis
 
-    def either(self, condition: ir.Value, *ways: Callable[[], Sequence[ir.Value]]) -> list[ir.Value]:
+    def if_else(self, condition: ir.Value, *ways: Callable[[], Sequence[ir.Value]]) -> list[ir.Value]:
         """What the first of two functions computes where a condition holds, and the second where not."""
         arrivals = []
         with self.builder.if_else(condition) as branches:
@@ -89,7 +90,7 @@ class Emitter:
                     arrivals.append((way(), self.builder.block))
         return self.phi(*arrivals)
 
-    def rarely(
+    def unlikely(
         self, condition: ir.Value, values: Sequence[ir.Value], other: Callable[[], Sequence[ir.Value]]
     ) -> list[ir.Value]:
         """Values, but where a condition holds, which is rare, what a function computes."""

@@ -60,7 +60,7 @@ def load_line(src: SourceBuilder, width: int, vectors: int, threads: int) -> Non
 
 
 def _compute(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
-    """The body of all elements; tables are filled while the loads are under way."""
+    """The body of all elements; tables are filled while the loads are in flight."""
     src.fill_tables(schedule.threads)
     lines = [p.value.name for p in src.kernel.positions] if src.kernel.axes == 1 else []
     src.map_body("body", rewritten(src.kernel, src.kernel.phases[0], MAP_PEEPHOLES), schedule.width, lines)

@@ -23,7 +23,7 @@ UNROLLED = (
     1000  # instructions of a thread: of longer ones a vector is enough work, and twice as much compiles no faster
 )
 LOOKUPS, MOST_VECTORS = 64, 8  # elements of a thread that looks them up in tables; vectors that it has for that
-NARROW_VECTORS = 4  # elements of a thread that reads neighbours one by one, to have loads enough under way
+NARROW_VECTORS = 4  # elements of a thread that reads neighbours one by one, to have loads enough in flight
 FULL_NARROW = 64  # instructions an element from which on the eight elements of one 16-bit vector keep a thread busy
 
 

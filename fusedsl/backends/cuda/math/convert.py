@@ -165,7 +165,7 @@ def _words(e: Emitter, values: list[ir.Value], name: str) -> list[ir.Value]:
     while len(most) > 1:
         larger = [e.call(F32, "__nv_fmaxf", [x, y]) for x, y in zip(most[::2], most[1::2])]
         most = larger + most[len(larger) * 2 :]
-    return e.rarely(beyond(most[0]), usual, careful)
+    return e.unlikely(beyond(most[0]), usual, careful)
 
 
 def _stepped(b: ir.IRBuilder, word: ir.Value, steps: Iterable[ir.Value]) -> ir.Value:

@@ -267,11 +267,13 @@ def call(e: Emitter, name: str, x: ir.Value) -> ir.Value:
     if name in EVERYWHERE:
         return EVERYWHERE[name](number).value
     far = e.builder.icmp_unsigned(">=", (high_word(number) & 0x7FFFFFFF).value, I32(NEAR))
-    return e.rarely(far, [NEARBY[name](number).value], lambda: [e.call(F64, f"__nv_{name}", [x])])[0]
+    return e.unlikely(far, [NEARBY[name](number).value], lambda: [e.call(F64, f"__nv_{name}", [x])])[0]
 
 
 def raised(e: Emitter, x: ir.Value, y: ir.Value) -> ir.Value:
     """x to the power y."""
     base, exponent = (LLVMValue(e.builder, FLOAT64, value) for value in (x, y))
     value = power(base, exponent)
-    return e.rarely((high_word(base) < 0).value, [value.value], lambda: [signed_power(base, exponent, value).value])[0]
+    return e.unlikely((high_word(base) < 0).value, [value.value], lambda: [signed_power(base, exponent, value).value])[
+        0
+    ]

@@ -82,7 +82,7 @@ def neighbours(e: Emitter, name: str, positions: list[ir.Value], seed: ir.Value,
     near = ir.Constant(ir.IntType(1), 1)
     for k, position in enumerate(positions[1:], 1):
         near = b.and_(near, b.icmp_unsigned("==", b.sub(position, positions[0]), I64(k)))
-    return e.either(
+    return e.if_else(
         near,
         lambda: _in_a_row(e, name, positions[0], len(positions), seed, stream),
         lambda: [_alone(e, name, position, seed, stream) for position in positions],

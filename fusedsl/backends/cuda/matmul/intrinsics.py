@@ -152,7 +152,7 @@ def udiv64(number, divisor):
         def narrow() -> list[ir.Value]:
             return [b.zext(b.udiv(b.trunc(n, I32), b.trunc(d, I32)), I64)]
 
-        return e.either(small, narrow, lambda: [b.udiv(n, d)])[0]
+        return e.if_else(small, narrow, lambda: [b.udiv(n, d)])[0]
 
     return types.int64, emit
 

@@ -111,7 +111,7 @@ class OperandTile(OperandTileShape):
         if need is not None:
             text = f"{{ .reg .pred p; setp.ne.b32 p, $3, 0; @p {text} }}"
             values.append(e.builder.zext(need, I32))
-        e.asm(VOID, text, ",".join(["r", "l", "r", "r"][: len(values)]) + ",~{memory}", values, effect=True)
+        e.asm(VOID, text, ",".join(["r", "l", "r", "r"][: len(values)]) + ",~{memory}", values, side_effect=True)
 
     # -- layouts
 

@@ -113,7 +113,7 @@ class Fragment(FragmentLayout):
         b, words = e.builder, e.unpack(given, len(kinds[0]))
         asked = [(words[k // 32], I32(1 << k % 32)) for k in range(self.count)]
         if packed:
-            bits = [e.asm(I32, "and.b32 $0, $1, $2;", "=r,r,n", [*pair], effect=True) for pair in asked]
+            bits = [e.asm(I32, "and.b32 $0, $1, $2;", "=r,r,n", [*pair], side_effect=True) for pair in asked]
         else:
             bits = [b.and_(*pair) for pair in asked]
         return [b.icmp_unsigned("!=", x, I32(0)) for x in bits]
@@ -178,7 +178,7 @@ class Fragment(FragmentLayout):
         text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
         thread = thread_here(e)
         for k, address in enumerate(self.box_addresses(e, e.cast(at, kinds[0], types.int32), rows, thread)):
-            e.asm(VOID, text, "r,r,r,r,r,~{memory}", [address, *words[4 * k : 4 * k + 4]], effect=True)
+            e.asm(VOID, text, "r,r,r,r,r,~{memory}", [address, *words[4 * k : 4 * k + 4]], side_effect=True)
 
     @emitted(lambda self: types.UniTuple(types.float32, self.count))
     def unpack(self, e, pairs, *, name: str):
@@ -203,7 +203,7 @@ def matrices(e: Emitter, address: ir.Value, transposed: bool = False) -> list[ir
     """ldmatrix: four 8 x 8 matrices in shared memory; lane 8 i + r holds the address of row r of matrix i."""
     text = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if transposed else ''}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
     kind = ir.LiteralStructType([I32] * 4)
-    return e.unpack(e.asm(kind, text, "=r,=r,=r,=r,r,~{memory}", [address], effect=True), 4)
+    return e.unpack(e.asm(kind, text, "=r,=r,=r,=r,r,~{memory}", [address], side_effect=True), 4)
 
 
 def mma_sync(e: Emitter, form: str, a: list[ir.Value], b: list[ir.Value], c: list[ir.Value]) -> list[ir.Value]:
@@ -214,13 +214,13 @@ def mma_sync(e: Emitter, form: str, a: list[ir.Value], b: list[ir.Value], c: lis
     letters = [LETTERS[v.type] for v in (*a, *b, *c)]
     constraints = ",".join([f"={LETTERS[c[0].type]}"] * len(c) + letters)
     kind = ir.LiteralStructType([v.type for v in c])
-    return e.unpack(e.asm(kind, text, constraints, [*a, *b, *c], effect=True), len(c))
+    return e.unpack(e.asm(kind, text, constraints, [*a, *b, *c], side_effect=True), len(c))
 
 
 def any_of(e: Emitter, flag: ir.Value) -> ir.Value:
     """vote.any over the warp."""
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.b32 $0, 1, 0, p; }"
-    return e.builder.trunc(e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True), I1)
+    return e.builder.trunc(e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], side_effect=True), I1)
 
 
 def _bits(e: Emitter, body: ScalarFunction, lists: list[Callable], first: int, count: int) -> ir.Value:

@@ -109,10 +109,10 @@ def store_fragment(width: int, name: str) -> Callable:
                     for k, quad in enumerate(quads):
                         address = b.add(bases[row], b.add(b.shl(lane, I64(4)), I64(64 * k)))
                         text = "st.global.v4.b32 [$0], {$1, $2, $3, $4};"
-                        e.asm(VOID, text, "l,r,r,r,r,~{memory}", [address, *quad], effect=True)
+                        e.asm(VOID, text, "l,r,r,r,r,~{memory}", [address, *quad], side_effect=True)
                     for k, word in enumerate(words[4 * len(quads) :], 4 * len(quads)):
                         address = b.add(bases[row], b.add(b.shl(lane, I64(2)), I64(16 * k)))
-                        e.asm(VOID, "st.global.b32 [$0], $1;", "l,r,~{memory}", [address, word], effect=True)
+                        e.asm(VOID, "st.global.b32 [$0], $1;", "l,r,~{memory}", [address, word], side_effect=True)
 
         return types.void, emit
 

@@ -112,7 +112,7 @@ def store_rows(e, *values, kinds, lines: int, size: int):
         line = b.add(first, k)
         address = b.add(start_of(e, panel, line), swizzled(e, line, b.and_(chunk, I32(CHUNKS - 1))))
         with b.if_then(inside):
-            e.asm(VOID, text, "l,r,~{memory}", [at, address], effect=True)
+            e.asm(VOID, text, "l,r,~{memory}", [at, address], side_effect=True)
         following += [b.add(k, I32(1)), b.add(at, step)]
 
 
@@ -131,7 +131,7 @@ def _copy(e: Emitter, to: ir.Value, source: ir.Value, skipped: int, there: ir.Va
     if need is not None:
         text = f"{{ .reg .pred p; setp.ne.b32 p, $3, 0; @p {text} }}"
         values.append(e.builder.zext(need, I32))
-    e.asm(VOID, text, ",".join(["r", "l", "r", "r"][: len(values)]) + ",~{memory}", values, effect=True)
+    e.asm(VOID, text, ",".join(["r", "l", "r", "r"][: len(values)]) + ",~{memory}", values, side_effect=True)
 
 
 def row_addresses(lines: int, width: int, threads: int, across: bool) -> Callable:

@@ -200,7 +200,7 @@ class TwoPassScanRow:
         src.assign("partial", "int32(thread_in_row * each)")
         src.assign("last_partial", "min(int32(partial + each), block_in_row)")
         src.assign("before", initial())
-        for number in (AT_ONCE, 1):  # loads that are under way together
+        for number in (AT_ONCE, 1):  # loads that are in flight together
             with src.while_(f"partial + {number - 1} < last_partial" if number > 1 else "partial < last_partial"):
                 for k in range(number):
                     src.assign(f"others_{k}", load(f"partials + (partial + {k}) * {size * WARP}"))

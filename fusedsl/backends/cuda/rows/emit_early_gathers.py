@@ -12,7 +12,7 @@ from ..peephole.gathers import slice_of
 
 
 class EarlyGathers:
-    """What row bodies gather, whatever the reductions are: under way while the row is reduced."""
+    """What row bodies gather, whatever the reductions are: in flight while the row is reduced."""
 
     def __init__(self, bodies: dict[int, Body]):
         self.pending = dict(bodies)
@@ -47,7 +47,7 @@ def hoist_gathers(kernel: KernelIR) -> tuple[KernelIR, dict[int, Body]]:
 def split_row_body(body: Body, late: set[str]) -> tuple[Body | None, Body]:
     """(what a row's body fetches and can, before any of the values `late` is known; the rest of the body).
 
-    A read at an address that was read itself takes twice the time of a tile: it is under way during the folds.
+    A read at an address that was read itself takes twice the time of a tile: it is in flight during the folds.
     """
     fetches = [
         i

@@ -101,7 +101,7 @@ def prefers_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwar
 
 
 def _loop_vectors(kernel: KernelIR, width: int) -> int:
-    """Vectors of a tile: 64 bytes of loads a thread, and as many under way, which keep an SM's memory busy; twice that
+    """Vectors of a tile: 64 bytes of loads a thread, and as many in flight, which keep an SM's memory busy; twice that
     of one 16-bit array, if there are registers for it (measured on an H200: 4 % for rows of 16,384)."""
     loads = len(kernel.element_loads)
     if width == 1:  # nearer columns: elements of one vector share lines, with those of other loads too

@@ -90,7 +90,7 @@ def schedule_persistent_cluster(
     speed of a copy, instead of 0.91, 0.84 and 0.75 where the weights come from the L2 for each row; RMS norm of the
     longest at 0.94 instead of 0.92. Two groups of a block are better than one, whose SM waits while blocks meet (0.80).
     Of 16 bits, layer norm of 65,536 takes 267 us instead of 278, RMS norm of 262,144 263 instead of 267. Where there is
-    room for all of the next row, half of it under way is better (RMS norm of 262,144 float32: 521 us instead of 534).
+    room for all of the next row, half of it in flight is better (RMS norm of 262,144 float32: 521 us instead of 534).
     The rest of the next row, which has no room in shared memory, comes into registers that the last phase has done with
     (layer norm of bfloat16 rows of 65,536: 264 us instead of 271, of float32 523 instead of 534; RMS norm of 262,144
     bfloat16 260 instead of 263), but for rows of 262,144 that are folded twice (271 instead of 268). Fetched to the L2

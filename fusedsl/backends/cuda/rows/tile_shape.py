@@ -29,7 +29,7 @@ EARLY_WORDS = {
     1024: 32,
 }  # registers of the row and all that later phases read, for groups up to this size
 PIECE_FROM, PIECE_WORDS = 60, 24  # registers from which on the last phase of 16-bit rows is chunked; of a chunk
-IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
+IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have in flight
 BLOCK_BYTES = 4 << 10  # bytes that a block moves at least: an H200 begins one every 0.64 ns
 
 

@@ -57,6 +57,6 @@ def _by_the_first(e: Emitter, at: ir.Value, number: ir.Value, together: bool, li
     if together:
         e.barrier()
     with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
-        e.asm(VOID, text, "l,r,~{memory}", [at, number], effect=True)
+        e.asm(VOID, text, "l,r,~{memory}", [at, number], side_effect=True)
     if together:
         e.barrier()

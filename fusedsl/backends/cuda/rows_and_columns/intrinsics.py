@@ -84,7 +84,9 @@ class RowGroups:
         if self.groups == 1:
             e.barrier()
         else:
-            e.asm(VOID, "bar.sync $0, $1;", "r,n,~{memory}", [b.add(group, I32(1)), I32(self.threads)], effect=True)
+            e.asm(
+                VOID, "bar.sync $0, $1;", "r,n,~{memory}", [b.add(group, I32(1)), I32(self.threads)], side_effect=True
+            )
         joined = []
         for r, own, state in zip(rules, arrays, states):
             by_warp = []
@@ -146,7 +148,7 @@ class RowGroups:
         """`finish(addresses…, column, line, blocks)`: a column's states of all blocks merged, in the first warp.
 
         Lane l of each warp stands for column `column` + l. Each part of each state has an address; there is a line of
-        `line` columns for each block. A warp has so many loads `at_once` under way.
+        `line` columns for each block. A warp has so many loads `at_once` in flight.
         """
         result, warps = _together(rules), self.threads * self.groups // WARP
 
@@ -229,7 +231,7 @@ def _read(e: Emitter, base: ir.Value, offset: ir.Value, kind: ir.Type) -> ir.Val
     word = ir.IntType(max(16, 8 * size))
     address = b.add(base, b.mul(offset, I64(size)))
     register = {1: "h", 2: "h", 4: "r", 8: "l"}[size]
-    bits = e.asm(word, f"ld.global.cg.b{8 * size} $0, [$1];", f"={register},l,~{{memory}}", [address], effect=True)
+    bits = e.asm(word, f"ld.global.cg.b{8 * size} $0, [$1];", f"={register},l,~{{memory}}", [address], side_effect=True)
     if isinstance(kind, ir.IntType):
         return b.trunc(bits, kind) if kind.width < word.width else bits
     return b.bitcast(bits, kind)

@@ -24,11 +24,11 @@ FINISHING = 128  # registers that a thread may take where columns come to their 
 GROUP_THREADS = 512  # most threads of a row: larger groups leave a thread too few registers
 BLOCK, BUSY_BLOCK = 512, 768  # threads of a block that are enough: of rows that are folded once or twice, or more often
 NAMED_BARRIERS = 15  # of a block, beside the one of all its threads
-IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
+IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have in flight
 STAGES = 8  # rows of a group in shared memory, at most
 RESERVED = 1 << 10  # bytes of a block's shared memory that the system takes
 LINE = 32  # columns of a strip, and what lines of states are padded to
-AT_ONCE = 12  # loads of states that a warp has under way, at most
+AT_ONCE = 12  # loads of states that a warp has in flight, at most
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def schedule_rows_and_columns(
 
     Measured on an H200 (layer-norm backward, bfloat16, 8192 × 4096, a copy of the same bytes 51 µs): 16 elements a
     thread take 63 µs, 32 take 71, 8 (a single group on an SM) take 93; two rows at a time in a group take 66;
-    more than 64 KiB of loads under way gain nothing. About 8 µs are the waiting of all blocks for the last one and
+    more than 64 KiB of loads in flight gain nothing. About 8 µs are the waiting of all blocks for the last one and
     what comes after it, whatever the number of rows. The rest is instructions, 42 an element: where phases of several
     rows shared one join, 4096 × 8192 took 80 instead of 82 µs, and shorter rows 3-5 % longer.
     """

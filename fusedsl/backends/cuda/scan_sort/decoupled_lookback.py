@@ -123,7 +123,7 @@ class Lookback:
 
 def _ballot(e: Emitter, value: ir.Value) -> ir.Value:
     text = "{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\nvote.sync.ballot.b32 $0, p, 0xffffffff;\n}"
-    return e.asm(I32, text, "=r,r", [e.builder.zext(value, I32)], effect=True)
+    return e.asm(I32, text, "=r,r", [e.builder.zext(value, I32)], side_effect=True)
 
 
 def _any(e: Emitter, value: ir.Value) -> ir.Value:
@@ -135,11 +135,11 @@ def _shuffle_from(e: Emitter, value: ir.Value, lane: ir.Value) -> ir.Value:
     b, kind = e.builder, value.type
     text = "shfl.sync.idx.b32 $0, $1, $2, 31, 0xffffffff;"
     if isinstance(kind, ir.IntType) and kind.width < 32:
-        return b.trunc(e.asm(I32, text, "=r,r,r", [b.zext(value, I32), lane], effect=True), kind)
+        return b.trunc(e.asm(I32, text, "=r,r,r", [b.zext(value, I32), lane], side_effect=True), kind)
     bits = 64 if kind in (I64, ir.DoubleType()) else 32
     word = b.bitcast(value, ir.IntType(bits))
     pieces = [word] if bits == 32 else [b.trunc(word, I32), b.trunc(b.lshr(word, I64(32)), I32)]
-    moved = [e.asm(I32, text, "=r,r,r", [piece, lane], effect=True) for piece in pieces]
+    moved = [e.asm(I32, text, "=r,r,r", [piece, lane], side_effect=True) for piece in pieces]
     if bits == 32:
         return b.bitcast(moved[0], kind)
     return b.bitcast(b.or_(b.zext(moved[0], I64), b.shl(b.zext(moved[1], I64), I64(32))), kind)
@@ -172,10 +172,10 @@ def reset_lookback(e, semaphores, tiles, size):
     b, thread = e.builder, e.special_register("tid.x")
 
     def arrive() -> list[ir.Value]:
-        e.asm(VOID, FENCE, "~{memory}", [], effect=True)
+        e.asm(VOID, FENCE, "~{memory}", [], side_effect=True)
         counter = b.inttoptr(b.add(semaphores, I64(4)), I32.as_pointer(GLOBAL))
         before = b.atomic_rmw("add", counter, I32(1), "monotonic")
-        e.asm(VOID, FENCE, "~{memory}", [], effect=True)
+        e.asm(VOID, FENCE, "~{memory}", [], side_effect=True)
         return [before]
 
     with b.if_then(b.icmp_unsigned("<", thread, I32(WARP))):

@@ -36,13 +36,13 @@ def warp_of(e: Emitter) -> ir.Value:
 
 def same_digit(e: Emitter, digit: ir.Value) -> ir.Value:
     """The lanes whose digit is this lane's, as bits: of the votes on each bit those that agree."""
-    return e.asm(I32, MATCH, "=r,r", [digit], effect=True)
+    return e.asm(I32, MATCH, "=r,r", [digit], side_effect=True)
 
 
 def opaque(e: Emitter, word: ir.Value) -> ir.Value:
     """The word, of which what was computed before is computed anew rather than kept in registers."""
     kind, letter = ("b64", "l") if word.type == I64 else ("b32", "r")
-    return e.asm(word.type, f"mov.{kind} $0, $1;", f"={letter},{letter}", [word], effect=True)
+    return e.asm(word.type, f"mov.{kind} $0, $1;", f"={letter},{letter}", [word], side_effect=True)
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class DigitRanks:
             count = b.add(before[-1], I32(1))  # of all, where the leader is: the last of them
             address = b.ptrtoint(b.gep(self.own, [digit]), I32)
             leads = b.zext(b.icmp_unsigned("==", leaders[-1], lane), I32)
-            begins.append(e.asm(I32, NEXT, "=r,r,r,r,~{memory}", [address, count, leads], effect=True))
+            begins.append(e.asm(I32, NEXT, "=r,r,r,r,~{memory}", [address, count, leads], side_effect=True))
         from_leaders = [shuffle(e, "idx", begin, leader) for begin, leader in zip(begins, leaders)]
         return [b.add(begin, count) for begin, count in zip(from_leaders, before)]
 

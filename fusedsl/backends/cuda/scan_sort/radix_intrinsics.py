@@ -164,7 +164,7 @@ class Sweep:
         letter, loaded = "l" if kind == I64 else "r", []
         for turn in range(0, WARP * self.sorter.items, WARP):
             piece = text.format(turn=turn, bits=kind.width, bytes=turn * size)
-            loaded.append(e.asm(kind, piece, f"={letter},l,r", [base, left], effect=True))
+            loaded.append(e.asm(kind, piece, f"={letter},l,r", [base, left], side_effect=True))
         return loaded
 
     def _place_words(self, words: list[ir.Value], columns: list[ir.Value]) -> None:

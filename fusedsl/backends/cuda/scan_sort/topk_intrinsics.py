@@ -96,7 +96,7 @@ def _team_first(e: Emitter, order_of: KeyCodec, entry: Entry) -> tuple[Entry, ir
 
 
 def _warp_least(e: Emitter, value: ir.Value) -> ir.Value:
-    return e.asm(I32, "redux.sync.min.u32 $0, $1, 0xffffffff;", "=r,r", [value], effect=True)
+    return e.asm(I32, "redux.sync.min.u32 $0, $1, 0xffffffff;", "=r,r", [value], side_effect=True)
 
 
 @emitted(types.int64)

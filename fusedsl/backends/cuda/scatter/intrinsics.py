@@ -44,7 +44,7 @@ def merge(e: Emitter, kind: DType, fold: str, address: ir.Value, value: ir.Value
     suffix = f"{'u' if fold == 'sum' and letter == 's' else letter}{kind.bits}"
     word = {"f32": "f", "f64": "d"}.get(f"{letter}{kind.bits}", "l" if kind.bits == 64 else "r")
     text = f"red.relaxed.{memory}.{'add' if fold == 'sum' else fold}.{suffix} [$0], $1;"
-    e.asm(VOID, text, f"{ADDRESS[memory]},{word},~{{memory}}", [address, value], effect=True)
+    e.asm(VOID, text, f"{ADDRESS[memory]},{word},~{{memory}}", [address, value], side_effect=True)
 
 
 def _merge_larger(e: Emitter, kind: DType, address: ir.Value, value: ir.Value, memory: str) -> None:
@@ -60,4 +60,4 @@ def _merge_larger(e: Emitter, kind: DType, address: ir.Value, value: ir.Value, m
     lines += [f"@!below red.relaxed.{memory}.max.s{kind.bits} [$0], $1;"]
     lines += [f"@below red.relaxed.{memory}.min.u{kind.bits} [$0], $1;"]
     text = "{" + " ".join(lines) + "}"
-    e.asm(VOID, text, f"{ADDRESS[memory]},{letter},~{{memory}}", [address, bits], effect=True)
+    e.asm(VOID, text, f"{ADDRESS[memory]},{letter},~{{memory}}", [address, bits], side_effect=True)

@@ -111,7 +111,7 @@ def _add_halves(e: Emitter, bins: PrivateBins, address: ir.Value, value: ir.Valu
     b = e.builder
     low, high = b.trunc(value, I32), b.trunc(b.lshr(value, I64(32)), I32)
     text = "atom.relaxed.cta.shared.add.u32 $0, [$1], $2;"
-    old = e.asm(I32, text, "=r,r,r,~{memory}", [address, low], effect=True)
+    old = e.asm(I32, text, "=r,r,r,~{memory}", [address, low], side_effect=True)
     carry = b.zext(b.icmp_unsigned("<", b.add(old, low), low), I32)
     high = b.add(high, carry)
     with b.if_then(b.icmp_unsigned("!=", high, I32(0))):
@@ -170,9 +170,9 @@ def _joined(e: Emitter, bins: PrivateBins, x: ir.Value, y: ir.Value) -> ir.Value
 
 def store_word(e: Emitter, address: ir.Value, word: ir.Value) -> None:
     """A word into shared memory."""
-    e.asm(VOID, "st.shared.b32 [$0], $1;", "r,r,~{memory}", [address, word], effect=True)
+    e.asm(VOID, "st.shared.b32 [$0], $1;", "r,r,~{memory}", [address, word], side_effect=True)
 
 
 def load_word(e: Emitter, address: ir.Value) -> ir.Value:
     """A word of shared memory."""
-    return e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r,~{memory}", [address], effect=True)
+    return e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r,~{memory}", [address], side_effect=True)

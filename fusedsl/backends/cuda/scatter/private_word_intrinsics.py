@@ -106,7 +106,7 @@ def _first_chunk(e: Emitter, words: PrivateWords, places: list[ir.Value], chunks
         first = b.select(b.icmp_signed("<", first, I32(0)), I32(0), first)
         first = b.select(b.icmp_signed("<", largest, I32(0)), I32(NONE), first)
         text = f"atom.relaxed.cta.shared.cas.b32 $0, [$1], {NONE}, $2;"
-        before = e.asm(I32, text, "=r,r,r,~{memory}", [at, first], effect=True)
+        before = e.asm(I32, text, "=r,r,r,~{memory}", [at, first], side_effect=True)
         return [b.select(b.icmp_signed("==", before, I32(NONE)), first, before)]
 
     (found,) = when(e, b.icmp_signed("==", known, I32(NONE)), [known], chosen)

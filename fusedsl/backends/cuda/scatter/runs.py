@@ -146,4 +146,4 @@ def _joined(e: Emitter, values: Sequence[ir.Value], same: Sequence[ir.Value], jo
 
 def _ballot(e: Emitter, flag: ir.Value) -> ir.Value:
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
-    return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True)
+    return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], side_effect=True)

@@ -161,7 +161,7 @@ def elements_of(e: Emitter, chosen: Selector, held: ir.Value, kinds: tuple, firs
 
 def ballot(e: Emitter, flag: ir.Value) -> ir.Value:
     """The lanes of the warp whose flag is set, as bits."""
-    return e.asm(I32, BALLOT, "=r,r", [e.builder.zext(flag, I32)], effect=True)
+    return e.asm(I32, BALLOT, "=r,r", [e.builder.zext(flag, I32)], side_effect=True)
 
 
 def next_slot(e: Emitter, flag: ir.Value, lanes: ir.Value, counter: ir.Value) -> ir.Value:

@@ -127,4 +127,4 @@ class SkinnyRing(SkinnyLayout):
 def _copy(e: Emitter, to: ir.Value, source: ir.Value, size: ir.Value) -> None:
     """cp.async of so many of 16 bytes past the L1; zeros for the others."""
     text = f"cp.async.cg.shared.global.L2::128B [$0], [$1], {ACCESS_BYTES}, $2;"
-    e.asm(VOID, text, "r,l,r,~{memory}", [to, source, size], effect=True)
+    e.asm(VOID, text, "r,l,r,~{memory}", [to, source, size], side_effect=True)

@@ -1,6 +1,6 @@
 """Skinny matmul schedule: products with few rows, whose time is that of reading the other operand once.
 
-All blocks are resident at once where that can be, each with as many bytes of the streamed operand under way as it has
+All blocks are resident at once where that can be, each with as many bytes of the streamed operand in flight as it has
 room for. Few tiles are split along the steps; the last block of a tile to arrive adds their accumulators in order.
 """
 
@@ -127,7 +127,7 @@ def _layout(problem: SkinnyProblem) -> SkinnyLayout | None:
 
 
 def _ring(stage: int, partial: int, hardware: Hardware) -> tuple[int, int] | None:
-    """(stages, blocks per SM) with most bytes under way; None if not even a block with two stages fits."""
+    """(stages, blocks per SM) with most bytes in flight; None if not even a block with two stages fits."""
     for blocks, least in ((2, 3), (1, 2)):
         room = min(hardware.block_shared, hardware.shared // blocks - SYSTEM_SHARED)
         if room >= max(least * stage, partial):

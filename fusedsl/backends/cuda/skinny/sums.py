@@ -10,7 +10,7 @@ from ..tile.loops import looped
 from ..tile.memory import ld_shared
 from .layout import PART, SkinnyLayout
 
-AT_ONCE = 8  # records whose loads are under way together
+AT_ONCE = 8  # records whose loads are in flight together
 
 
 class SkinnySums(SkinnyLayout):
@@ -62,7 +62,7 @@ def store_record() -> Callable:
     @emitted(types.void)
     def emit(e, at, accumulators):
         text = "st.global.v4.f32 [$0], {$1, $2, $3, $4};"
-        e.asm(VOID, text, "l,f,f,f,f,~{memory}", [at, *e.unpack(accumulators, PART)], effect=True)
+        e.asm(VOID, text, "l,f,f,f,f,~{memory}", [at, *e.unpack(accumulators, PART)], side_effect=True)
 
     return emit
 
@@ -84,7 +84,7 @@ def load_records() -> Callable:
             for number, one in zip(numbers, there):
                 source = b.add(at, b.mul(b.select(one, number, first), record))
                 kind = ir.LiteralStructType([F32] * PART)
-                records.append(e.unpack(e.asm(kind, text, "=f,=f,=f,=f,l,~{memory}", [source], effect=True), PART))
+                records.append(e.unpack(e.asm(kind, text, "=f,=f,=f,=f,l,~{memory}", [source], side_effect=True), PART))
             for one, values in zip(there, records):
                 accumulators = [b.select(one, b.fadd(x, y), x) for x, y in zip(accumulators, values)]
             following += [b.add(first, I64(AT_ONCE)), *accumulators]

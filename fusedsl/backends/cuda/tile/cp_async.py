@@ -25,7 +25,7 @@ def dynamic_shared(e: Emitter) -> ir.Value:
 def dynamic_smem_base(e):
     """The address of dynamic shared memory as an int32 in a register (the compiler would recompute it at each use)."""
     base = e.builder.ptrtoint(dynamic_shared(e), I32)
-    return e.asm(I32, "mov.b32 $0, $1;", "=r,r", [base], effect=True)
+    return e.asm(I32, "mov.b32 $0, $1;", "=r,r", [base], side_effect=True)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class CpAsyncRing:
                 values.append(b.select(there, size, I32(0)))
             text += ", $2;" if room is not None else ";"
             constraints = "r,l,r,~{memory}" if room is not None else "r,l,~{memory}"
-            e.asm(VOID, text, constraints, values, effect=True)
+            e.asm(VOID, text, constraints, values, side_effect=True)
 
     @emitted(lambda self: stored_type(dtype(self.name), self.tile.count, self.tile.width))
     def load(self, e, row):
@@ -89,10 +89,10 @@ class CpAsyncRing:
 @emitted(types.void)
 def commit_group(e):
     """cp.async.commit_group: the copies since the last one are a group."""
-    e.asm(VOID, "cp.async.commit_group;", "~{memory}", [], effect=True)
+    e.asm(VOID, "cp.async.commit_group;", "~{memory}", [], side_effect=True)
 
 
 @emitted(types.void)
 def wait_group(e, *, groups: int):
     """`wait_group()`: cp.async.wait_group: wait until at most so many groups are in flight."""
-    e.asm(VOID, f"cp.async.wait_group {groups};", "~{memory}", [], effect=True)
+    e.asm(VOID, f"cp.async.wait_group {groups};", "~{memory}", [], side_effect=True)

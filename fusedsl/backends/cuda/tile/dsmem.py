@@ -36,17 +36,17 @@ def cluster_init(e, *, count: int):
     b = e.builder
     with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
         for number in range(count):
-            where = [cluster_mbarrier(e, count, I32(number)), I32(1)]
-            e.asm(VOID, "mbarrier.init.shared::cta.b64 [$0], $1;", "r,r,~{memory}", where, effect=True)
-        e.asm(VOID, "fence.mbarrier_init.release.cluster;", "~{memory}", [], effect=True)
+            operands = [cluster_mbarrier(e, count, I32(number)), I32(1)]
+            e.asm(VOID, "mbarrier.init.shared::cta.b64 [$0], $1;", "r,r,~{memory}", operands, side_effect=True)
+        e.asm(VOID, "fence.mbarrier_init.release.cluster;", "~{memory}", [], side_effect=True)
     text = "bar.warp.sync 0xffffffff;\nbarrier.cluster.arrive.relaxed.aligned;"
-    e.asm(VOID, text, "~{memory}", [], effect=True)
+    e.asm(VOID, text, "~{memory}", [], side_effect=True)
 
 
 def mbarrier_expect_tx(e: Emitter, barrier: ir.Value, size: int) -> None:
     """mbarrier.arrive.expect_tx by one thread: the bytes of this phase."""
     text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
-    e.asm(VOID, text, "r,r,~{memory}", [barrier, I32(size)], effect=True)
+    e.asm(VOID, text, "r,r,~{memory}", [barrier, I32(size)], side_effect=True)
 
 
 def st_async(e: Emitter, address: ir.Value, part: ir.Value, barrier: ir.Value, block: ir.Value) -> None:
@@ -55,19 +55,19 @@ def st_async(e: Emitter, address: ir.Value, part: ir.Value, barrier: ir.Value, b
     value = b.zext(part, I32) if isinstance(part.type, ir.IntType) and part.type.width < 32 else part
     register = {I32: "r", I64: "l", F32: "f", F64: "d"}[value.type]
     addresses = [
-        e.asm(I32, "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", [own, block], effect=True)
+        e.asm(I32, "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", [own, block], side_effect=True)
         for own in (b.ptrtoint(address, I32), barrier)
     ]
     text = f"{SENT}.b{8 * sent_bytes(part.type)} [$0], $1, [$2];"
-    e.asm(VOID, text, f"r,{register},r,~{{memory}}", [addresses[0], value, addresses[1]], effect=True)
+    e.asm(VOID, text, f"r,{register},r,~{{memory}}", [addresses[0], value, addresses[1]], side_effect=True)
 
 
 def mbarrier_wait(e: Emitter, barrier: ir.Value, parity: ir.Value | None = None) -> None:
     """mbarrier.try_wait.parity in a loop: wait for the first phase, or for that of this parity."""
     if parity is None:
-        e.asm(VOID, WAIT.replace("$1", "0"), "r,~{memory}", [barrier], effect=True)
+        e.asm(VOID, WAIT.replace("$1", "0"), "r,~{memory}", [barrier], side_effect=True)
     else:
-        e.asm(VOID, WAIT, "r,r,~{memory}", [barrier, parity], effect=True)
+        e.asm(VOID, WAIT, "r,r,~{memory}", [barrier, parity], side_effect=True)
 
 
 def sent_bytes(part: ir.Type) -> int:

@@ -14,7 +14,7 @@ def st_global(e: Emitter, address: ir.Value, value: ir.Value) -> None:
     """st.global of one part of a state."""
     word, bits = _word(e, value)
     register = {8: "h", 16: "h", 32: "r", 64: "l"}[bits]
-    e.asm(VOID, f"st.global.b{bits} [$0], $1;", f"l,{register},~{{memory}}", [address, word], effect=True)
+    e.asm(VOID, f"st.global.b{bits} [$0], $1;", f"l,{register},~{{memory}}", [address, word], side_effect=True)
 
 
 def ld_relaxed(e: Emitter, address: ir.Value, kind: ir.Type) -> ir.Value:
@@ -22,7 +22,7 @@ def ld_relaxed(e: Emitter, address: ir.Value, kind: ir.Type) -> ir.Value:
     bits = _bits(kind)
     register, word = {8: ("h", I16), 16: ("h", I16), 32: ("r", I32), 64: ("l", I64)}[bits]
     text = f"ld.relaxed.gpu.global.b{bits} $0, [$1];"
-    loaded = e.asm(word, text, f"={register},l,~{{memory}}", [address], effect=True)
+    loaded = e.asm(word, text, f"={register},l,~{{memory}}", [address], side_effect=True)
     if kind == I1:
         return e.builder.icmp_unsigned("!=", loaded, I16(0))
     return e.builder.trunc(loaded, I8) if kind == I8 else e.builder.bitcast(loaded, kind)
@@ -113,7 +113,7 @@ ld.acquire.gpu.global.u32 seen, [$0];
 setp.lt.u32 early, seen, $1;
 @early bra {WAIT};
 }}"""
-        e.asm(VOID, text, "l,r,~{memory}", [address, b.trunc(_wide(e, goal), I32)], effect=True)
+        e.asm(VOID, text, "l,r,~{memory}", [address, b.trunc(_wide(e, goal), I32)], side_effect=True)
         _fence(e)
     e.barrier()
 
@@ -144,11 +144,11 @@ def _counter(e: Emitter, base: ir.Value, index: ir.Value) -> ir.Value:
 
 
 def _fence(e: Emitter) -> None:
-    e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], effect=True)
+    e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], side_effect=True)
 
 
 def _count(e: Emitter, address: ir.Value, how: str, value: ir.Value) -> ir.Value:
     """An atomic step of a counter, after all that the block has written; what it was before."""
     _fence(e)
     text = f"atom.acq_rel.gpu.global.{how}.u32 $0, [$1], $2;"
-    return e.asm(I32, text, "=r,l,r,~{memory}", [address, value], effect=True)
+    return e.asm(I32, text, "=r,l,r,~{memory}", [address, value], side_effect=True)

@@ -84,7 +84,7 @@ def _read_whole(e: Emitter, dtype: DType, width: int, address: ir.Value, space: 
     text = f"ld.global.L2::cache_hint{_suffix(count, bits)} {_braced(outs)}, [${count}], ${count + 1};"
     constraints = ",".join([f"={_register(bits)}"] * count + ["l", "l", "~{memory}"])
     result = ir.LiteralStructType([ir.IntType(bits)] * count)
-    return e.unpack(e.asm(result, text, constraints, [address, policy], effect=True), count)
+    return e.unpack(e.asm(result, text, constraints, [address, policy], side_effect=True), count)
 
 
 def _write_whole(e: Emitter, address: ir.Value, units: list[ir.Value]) -> None:
@@ -94,7 +94,7 @@ def _write_whole(e: Emitter, address: ir.Value, units: list[ir.Value]) -> None:
         return
     text = f"st.global{_suffix(count, unit.width)} [${count}], {_braced([f'${k}' for k in range(count)])};"
     constraints = ",".join([_register(unit.width)] * count + ["l", "~{memory}"])
-    e.asm(VOID, text, constraints, [*units, address], effect=True)
+    e.asm(VOID, text, constraints, [*units, address], side_effect=True)
 
 
 def _predicates(width: int, room: ValidElements, first: int, whole: str) -> tuple[list[str], list[str], list[ir.Value]]:
@@ -141,15 +141,15 @@ def _read_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, room:
 
 
 def _read_if(
-    e: Emitter, wanted: ir.Value, count: int, bits: int, address: ir.Value, effect: bool = True
+    e: Emitter, wanted: ir.Value, count: int, bits: int, address: ir.Value, side_effect: bool = True
 ) -> list[ir.Value]:
     """`count` registers from an address; zeros, and nothing is read, where they are not wanted.
 
-    Without `effect` the compiler may move the read, or do it once for many: nothing may write there meanwhile.
+    Without `side_effect` the compiler may move the read, or do it once for many: nothing may write there meanwhile.
     """
     lines = [".reg .pred wanted;", f"setp.ne.b32 wanted, ${count + 1}, 0;", *_zeros(count, bits), *_keep(e, count)]
     lines.append(_load_block(e, "wanted", count, bits))
-    return _loaded(e, lines, count, bits, [address, e.builder.zext(wanted, I32)], effect)
+    return _loaded(e, lines, count, bits, [address, e.builder.zext(wanted, I32)], side_effect)
 
 
 def _read_up_to(e: Emitter, dtype: DType, width: int, address: ir.Value, room: ValidElements) -> list[ir.Value]:
@@ -202,22 +202,22 @@ def _load_block(e: Emitter, predicate: str, count: int, bits: int) -> str:
 
 
 def _loaded(
-    e: Emitter, lines: list[str], count: int, bits: int, inputs: list[ir.Value], effect: bool = True
+    e: Emitter, lines: list[str], count: int, bits: int, inputs: list[ir.Value], side_effect: bool = True
 ) -> list[ir.Value]:
     """The registers that these lines of PTX fill; the inputs, an address and int32s, stand after them."""
     unit = ir.IntType(max(bits, 16))
     result = unit if count == 1 else ir.LiteralStructType([unit] * count)
     constraints = ",".join(
-        [f"=&{_register(bits)}"] * count + ["l"] + ["r"] * (len(inputs) - 1) + ["~{memory}"] * effect
+        [f"=&{_register(bits)}"] * count + ["l"] + ["r"] * (len(inputs) - 1) + ["~{memory}"] * side_effect
     )
-    loaded = e.asm(result, "{\n" + "\n".join(lines) + "\n}", constraints, inputs, effect=effect)
+    loaded = e.asm(result, "{\n" + "\n".join(lines) + "\n}", constraints, inputs, side_effect=side_effect)
     registers = [loaded] if count == 1 else e.unpack(loaded, count)
     return [e.builder.trunc(registers[0], I8)] if bits == 8 else registers
 
 
 def load_predicated(e: Emitter, dtype: DType, address: ir.Value, wanted: ir.Value) -> ir.Value:
     """One element of an array that this kernel does not write, as `stored_type` holds it; 0 where it is not wanted."""
-    units = _read_if(e, wanted, 1, register_bits(dtype, 1), address, effect=False)
+    units = _read_if(e, wanted, 1, register_bits(dtype, 1), address, side_effect=False)
     return unpack_registers(e, dtype, 1, units)[0]
 
 
@@ -270,7 +270,7 @@ def copy(e: Emitter, target: ir.Value, source: ir.Value, size: int, room: ValidE
         there = b.select(room.any(b, width), left, I32(0))
     how = "cg" if size == ACCESS_BYTES else "ca"
     text = f"cp.async.{how}.shared.global.L2::cache_hint [$0], [$1], {size}, $2, $3;"
-    e.asm(VOID, text, "r,l,r,l,~{memory}", [target, source, there, policy], effect=True)
+    e.asm(VOID, text, "r,l,r,l,~{memory}", [target, source, there, policy], side_effect=True)
 
 
 def _write_checked(
@@ -296,4 +296,4 @@ def _write_checked(
         lines.append(f"{SKIP}:")
     constraints = ",".join([_register(bits)] * len(units) + ["l"] + ["r"] * len(inputs) + ["~{memory}"])
     text = "{\n" + "\n".join(lines) + "\n}"
-    e.asm(VOID, text, constraints, [*units, address, *inputs], effect=True)
+    e.asm(VOID, text, constraints, [*units, address, *inputs], side_effect=True)

@@ -67,6 +67,8 @@ def _reuse_equal_pairs(
     for column in columns:
         for one, other in zip(column[::2], column[1::2]):
             all_equal = b.and_(all_equal, b.icmp_unsigned("==", one, other))
-    flat = e.rarely(b.not_(all_equal), [x for row in firsts for x in row], lambda: [x for row in second() for x in row])
+    flat = e.unlikely(
+        b.not_(all_equal), [x for row in firsts for x in row], lambda: [x for row in second() for x in row]
+    )
     rest = iter(flat)
     return [row for first in firsts for row in (first, [next(rest) for _ in first])]

@@ -25,7 +25,7 @@ def shuffle(e: Emitter, mode: str, value: ir.Value, distance: int | ir.Value, la
         clamp, known = "$2", [b.or_(first, I32(0 if mode == "up" else WARP - 1))]
     pieces = [word] if bits == 32 else [b.trunc(word, I32), b.trunc(b.lshr(word, I64(32)), I32)]
     text = f"shfl.sync.{mode}.b32 $0, $1, {distance}, {clamp}, 0xffffffff;"
-    moved = [e.asm(I32, text, "=r,r" + ",r" * len(known), [piece, *known], effect=True) for piece in pieces]
+    moved = [e.asm(I32, text, "=r,r" + ",r" * len(known), [piece, *known], side_effect=True) for piece in pieces]
     if bits == 64:
         return b.bitcast(b.or_(b.zext(moved[0], I64), b.shl(b.zext(moved[1], I64), I64(32))), kind)
     if isinstance(kind, ir.IntType) and kind.width < 32:

@@ -17,7 +17,7 @@ def statement(text: str, *kinds: types.Type) -> Callable:
     def rule(*arg_types):
         def emit(e, *values):
             operands = [e.cast(v, have, want) for v, have, want in zip(values, arg_types, kinds)]
-            e.asm(VOID, text, constraints, operands, effect=True)
+            e.asm(VOID, text, constraints, operands, side_effect=True)
 
         return types.void, emit
 
@@ -84,7 +84,7 @@ tma_store_wait = tma_store_wait_read(0)  # waits for all groups
 def param_address(e, *, number: int):
     """`param_address()`: the generic address of a kernel parameter, for a tensor map."""
     text = f"{{ .reg .b64 at; mov.b64 at, {e.builder.function.name}_param_{number}; cvta.param.u64 $0, at; }}"
-    return e.asm(I64, text, "=l", [], effect=True)
+    return e.asm(I64, text, "=l", [], side_effect=True)
 
 
 @emitted(i32)
@@ -100,7 +100,7 @@ or_shared = statement("red.shared.or.b32 [$0], $1;", i32, i32)  # atomic OR in s
 @emitted(i32)
 def ld_shared(e, address, *, kinds):
     """Load 32 bits from shared memory."""
-    return e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r", [e.cast(address, kinds[0], i32)], effect=True)
+    return e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r", [e.cast(address, kinds[0], i32)], side_effect=True)
 
 
 @emitted(i32)
@@ -108,13 +108,13 @@ def warp_uniform(e, value, *, kinds):
     """A value that is equal in all lanes of the warp, marked as uniform for ptxas: dependent values, such as matrix
     descriptors, go to uniform registers."""
     text = "redux.sync.or.b32 $0, $1, 0xffffffff;"
-    return e.asm(I32, text, "=r,r", [e.cast(value, kinds[0], i32)], effect=True)
+    return e.asm(I32, text, "=r,r", [e.cast(value, kinds[0], i32)], side_effect=True)
 
 
 def ballot_bits(e: Emitter, flag: ir.Value) -> ir.Value:
     """A word with a bit for each lane of the warp (vote.ballot)."""
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
-    return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True)
+    return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], side_effect=True)
 
 
 @emitted(i32)
@@ -148,7 +148,7 @@ def tuple_asm(
 ) -> list[ir.Value]:
     """Inline PTX with `count` tied outputs of one type: the outputs."""
     held, text = ir.LiteralStructType([KINDS[kind]] * count), "{\n" + "\n".join(lines) + "\n}"
-    results = e.asm(held, text, ",".join([*constraints, "~{memory}"]), values, effect=True)
+    results = e.asm(held, text, ",".join([*constraints, "~{memory}"]), values, side_effect=True)
     return e.unpack(results, count)
 
 
@@ -161,7 +161,7 @@ def wait_for_values(e, given, *, kinds):
     for value in elements[:: max(1, len(elements) // 8)]:
         least = e.asm(F32, "min.f32 $0, $1, $2;", "=f,f,f", [least, value])
     text = "{ .reg .pred p; .reg .b32 m; setp.lt.f32 p, $0, 0fFF800000; selp.b32 m, 1, -1, p; bar.warp.sync m; }"
-    e.asm(VOID, text, "f,~{memory}", [least], effect=True)
+    e.asm(VOID, text, "f,~{memory}", [least], side_effect=True)
 
 
 @emitted(lambda kinds: kinds[0])

@@ -20,10 +20,10 @@ def smem_base(e):
     """
     b, thread = e.builder, e.special_register("tid.x")
     text, own = "shfl.sync.idx.b32 $0, $1, $2, 31, 0xffffffff;", b.add(e.dynamic_shared(), thread)
-    return b.sub(e.asm(I32, text, "=r,r,r", [own, thread], effect=True), thread)
+    return b.sub(e.asm(I32, text, "=r,r,r", [own, thread], side_effect=True), thread)
 
 
 @emitted(types.void)
 def cp_async_wait_all(e):
     """cp.async.wait_all: this thread's copies are visible to it."""
-    e.asm(VOID, "cp.async.wait_all;", "~{memory}", [], effect=True)
+    e.asm(VOID, "cp.async.wait_all;", "~{memory}", [], side_effect=True)

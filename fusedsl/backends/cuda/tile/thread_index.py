@@ -33,7 +33,7 @@ block_idx = special_register("ctaid.x")
 
 def thread_here(e: Emitter) -> ir.Value:
     """tid.x, read again at this point: no register holds it, or what is computed from it, across a loop."""
-    return e.asm(I32, "mov.u32 $0, %tid.x;", "=r", [], effect=True)
+    return e.asm(I32, "mov.u32 $0, %tid.x;", "=r", [], side_effect=True)
 
 
 @intrinsic(0)
@@ -55,25 +55,25 @@ def griddepcontrol(e):
     No effect before sm_90, or in a launch without the programmatic attribute.
     """
     if e.cc >= (9, 0):
-        e.asm(VOID, "griddepcontrol.launch_dependents; griddepcontrol.wait;", "~{memory}", [], effect=True)
+        e.asm(VOID, "griddepcontrol.launch_dependents; griddepcontrol.wait;", "~{memory}", [], side_effect=True)
 
 
 @emitted(types.void)
 def launch_dependents(e):
     """griddepcontrol.launch_dependents: the next kernel may start, once all blocks have come here."""
-    e.asm(VOID, "griddepcontrol.launch_dependents;", "~{memory}", [], effect=True)
+    e.asm(VOID, "griddepcontrol.launch_dependents;", "~{memory}", [], side_effect=True)
 
 
 @emitted(types.void)
 def wait_for_launches(e):
     """griddepcontrol.wait: what the launches before this one have written is there."""
-    e.asm(VOID, "griddepcontrol.wait;", "~{memory}", [], effect=True)
+    e.asm(VOID, "griddepcontrol.wait;", "~{memory}", [], side_effect=True)
 
 
 @emitted(types.void)
 def cluster_wait(e):
     """barrier.cluster.wait: all blocks of the cluster run, so that their shared memory may be written."""
-    e.asm(VOID, "barrier.cluster.wait.acquire.aligned;", "~{memory}", [], effect=True)
+    e.asm(VOID, "barrier.cluster.wait.acquire.aligned;", "~{memory}", [], side_effect=True)
 
 
 @emitted(lambda kinds: types.int64 if kinds[0] == types.int64 else types.int32, 2)
@@ -98,7 +98,7 @@ def divide(e, number, divisor, magic, *, kinds):
         return quotient(b, number, magic)
     small = b.icmp_unsigned("<", number, I64(1 << 31))
     short = lambda: [b.zext(quotient(b, b.trunc(number, I32), magic), I64)]  # noqa: E731
-    return e.either(small, short, lambda: [b.udiv(number, divisor)])
+    return e.if_else(small, short, lambda: [b.udiv(number, divisor)])
 
 
 def quotient(b: ir.IRBuilder, number: ir.Value, magic: ir.Value) -> ir.Value:

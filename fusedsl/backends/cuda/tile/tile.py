@@ -220,7 +220,7 @@ class Tile(VectorLayout):
         def at_once() -> list[ir.Value]:
             return load_vector(e, kind, width, addresses[0], ValidElements(b.zext(whole, I32)))
 
-        return e.either(whole, at_once, single)
+        return e.if_else(whole, at_once, single)
 
     @emitted(lambda self, vectors, kinds: types.UniTuple(kinds[0].dtype, vectors * (len(kinds[0]) // self.vectors)))
     def slice(self, e, values, *, kinds, first: int, vectors: int, rematerialize: bool = False):
@@ -232,7 +232,7 @@ class Tile(VectorLayout):
         kind, size = kinds[0], len(kinds[0]) // self.vectors
         elements = e.unpack(values, len(kind))[first * size : (first + vectors) * size]
         if rematerialize and kind.dtype == types.uint32:
-            elements = [e.asm(I32, "mov.b32 $0, $1;", "=r,r", [v], effect=True) for v in elements]
+            elements = [e.asm(I32, "mov.b32 $0, $1;", "=r,r", [v], side_effect=True) for v in elements]
         return elements
 
     @emitted(lambda self, kinds: types.UniTuple(kinds[0], self.vectors))

@@ -147,14 +147,14 @@ def store_p(name: str, rows: int, columns: int) -> Callable:
         row, t = _own_row(e)
         start, elements = start_of(e, e.cast(to, kinds[0], i32), row), e.unpack(values, count)
         elements = [e.cast(v, kinds[1].dtype, numba_type(name)) for v in elements]
-        e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
+        e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], side_effect=True)
         for k in range(columns // 8):
             offset, panel = _pair_offset(e, kind, row, t, k)
             at = b.add(b.add(start, offset), I32(panel * rows * SWIZZLE_BYTES))
             for r in range(ROWS):
                 own = elements[4 * k + 2 * r : 4 * k + 2 * r + 2]
                 st_shared(e, kind, 2, b.add(at, I32(8 * SWIZZLE_BYTES * r)), own)
-        e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
+        e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], side_effect=True)
 
     return emit
 

@@ -44,7 +44,7 @@ def philox_mask(tile: Fragment, counter: Callable, counter_types: str, column: i
             split = len(counter_function.arguments)
             draw = _Draw(e, counter_function, body, lists[:split], lists[split:])
             first = e.cast(e.unpack(values[column], len(kinds[column]))[0], kinds[column].dtype, types.int32)
-            words = e.either(
+            words = e.if_else(
                 draw.lanes_share_counters(first), lambda: draw.by_counter(count), lambda: draw.by_element(count)
             )
             return e.pack(result, words)

@@ -26,7 +26,7 @@ def store_partial_state(e, at, *values, rows: str, own: str, width: int, threads
     text = f"st.global.v{GROUP}.b32 [$0], {{$1, $2, $3, $4}};"
     for k, address in enumerate(_addresses(e, at, len(words), threads)):
         given = words[GROUP * k : GROUP * k + GROUP]
-        e.asm(VOID, text, "l,r,r,r,r,~{memory}", [address, *given], effect=True)
+        e.asm(VOID, text, "l,r,r,r,r,~{memory}", [address, *given], side_effect=True)
 
 
 def load_partial_state(rows: str, own: str, width: int, threads: int) -> Callable:
@@ -41,7 +41,9 @@ def load_partial_state(rows: str, own: str, width: int, threads: int) -> Callabl
         text = f"ld.relaxed.gpu.global.v{GROUP}.b32 {{$0, $1, $2, $3}}, [$4];"
         words: list[ir.Value] = []
         for address in _addresses(e, at, count, threads):
-            loaded = e.asm(ir.LiteralStructType([I32] * GROUP), text, "=r,=r,=r,=r,l,~{memory}", [address], effect=True)
+            loaded = e.asm(
+                ir.LiteralStructType([I32] * GROUP), text, "=r,=r,=r,=r,l,~{memory}", [address], side_effect=True
+            )
             words += e.unpack(loaded, GROUP)
         rest = iter(words)
         states = []

@@ -35,10 +35,10 @@ class Unit(Emitter):
         if self.lines is not None and line:
             self.builder.debug_metadata = self.lines.location(self.scope, line)
 
-    def asm(self, result: ir.Type, text: str, constraints: str, values: Sequence[ir.Value], effect: bool = False):
+    def asm(self, result: ir.Type, text: str, constraints: str, values: Sequence[ir.Value], side_effect: bool = False):
         if isinstance(result, ir.LiteralStructType):
             result = self._named(result)
-        return super().asm(result, text, constraints, values, effect)
+        return super().asm(result, text, constraints, values, side_effect)
 
     def _named(self, result: ir.LiteralStructType) -> ir.IdentifiedStructType:
         """The same by a name: it stands in the text wherever one of its hundred parts is taken out."""

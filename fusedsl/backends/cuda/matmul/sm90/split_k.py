@@ -25,7 +25,7 @@ def store_partial_sums(e, address, accumulators, *, kinds, count: int):
     for k, vector in enumerate(_addresses(e, address, count)):
         text = f"st.global.v4.{WORDS[letter]} [$0], {{$1, $2, $3, $4}};"
         constraints = f"l,{letter},{letter},{letter},{letter},~{{memory}}"
-        e.asm(VOID, text, constraints, [vector, *values[VECTOR * k : VECTOR * k + VECTOR]], effect=True)
+        e.asm(VOID, text, constraints, [vector, *values[VECTOR * k : VECTOR * k + VECTOR]], side_effect=True)
 
 
 @emitted(lambda kinds: kinds[1])
@@ -38,7 +38,7 @@ def add_partial_sums(e, address, accumulators, *, kinds, count: int):
     for k, vector in enumerate(_addresses(e, address, count)):
         text = f"ld.global.cg.v4.{WORDS[letter]} {{$0, $1, $2, $3}}, [$4];"
         constraints = f"={letter},={letter},={letter},={letter},l,~{{memory}}"
-        loaded = e.unpack(e.asm(kind, text, constraints, [vector], effect=True), VECTOR)
+        loaded = e.unpack(e.asm(kind, text, constraints, [vector], side_effect=True), VECTOR)
         added += [add(value, more) for value, more in zip(values[VECTOR * k :], loaded)]
     return e.pack(kinds[1], added)
 
@@ -53,17 +53,17 @@ def is_last_warpgroup(e, semaphore, count, word, barrier, *, kinds):
         e.cast(v, k, types.int32) for v, k in ((word, kinds[2]), (barrier, kinds[3]), (count, kinds[1]))
     )
     sync = f"bar.sync $0, {WARPGROUP};"
-    e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], effect=True)
-    e.asm(VOID, sync, "r,~{memory}", [barrier], effect=True)
+    e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], side_effect=True)
+    e.asm(VOID, sync, "r,~{memory}", [barrier], side_effect=True)
     first = b.icmp_unsigned("==", b.and_(e.special_register("tid.x"), I32(WARPGROUP - 1)), I32(0))
     with b.if_then(first):
         text = "atom.global.acq_rel.gpu.add.u32 $0, [$1], 1;"
-        before = e.asm(I32, text, "=r,l,~{memory}", [semaphore], effect=True)
+        before = e.asm(I32, text, "=r,l,~{memory}", [semaphore], side_effect=True)
         last = b.icmp_unsigned("==", before, b.sub(count, I32(1)))
         with b.if_then(last):
-            e.asm(VOID, "st.global.u32 [$0], 0;", "l,~{memory}", [semaphore], effect=True)
-        e.asm(VOID, "st.shared.u32 [$0], $1;", "r,r,~{memory}", [word, b.zext(last, I32)], effect=True)
-    e.asm(VOID, sync, "r,~{memory}", [barrier], effect=True)
-    flag = e.asm(I32, "ld.shared.u32 $0, [$1];", "=r,r,~{memory}", [word], effect=True)
-    e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], effect=True)
+            e.asm(VOID, "st.global.u32 [$0], 0;", "l,~{memory}", [semaphore], side_effect=True)
+        e.asm(VOID, "st.shared.u32 [$0], $1;", "r,r,~{memory}", [word, b.zext(last, I32)], side_effect=True)
+    e.asm(VOID, sync, "r,~{memory}", [barrier], side_effect=True)
+    flag = e.asm(I32, "ld.shared.u32 $0, [$1];", "=r,r,~{memory}", [word], side_effect=True)
+    e.asm(VOID, "fence.acq_rel.gpu;", "~{memory}", [], side_effect=True)
     return b.icmp_unsigned("!=", flag, I32(0))

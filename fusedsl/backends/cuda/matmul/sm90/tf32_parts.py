@@ -92,4 +92,4 @@ def _exact_panel(e: Emitter, start: list[ir.Value], steps: list[ir.Value], offse
 
 
 def _read(e: Emitter, address: ir.Value) -> ir.Value:
-    return e.asm(F32, "ld.global.f32 $0, [$1];", "=f,l,~{memory}", [address], effect=True)
+    return e.asm(F32, "ld.global.f32 $0, [$1];", "=f,l,~{memory}", [address], side_effect=True)

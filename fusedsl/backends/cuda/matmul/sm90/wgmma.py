@@ -106,7 +106,7 @@ cluster_sync = statement("barrier.cluster.arrive.release;\nbarrier.cluster.wait.
 
 
 def _rank(e: Emitter) -> ir.Value:
-    return e.asm(I32, "mov.u32 $0, %cluster_ctarank;", "=r", [], effect=True)
+    return e.asm(I32, "mov.u32 $0, %cluster_ctarank;", "=r", [], side_effect=True)
 
 
 def tma_load_multicast(rank: int, blocks: int) -> Callable:
