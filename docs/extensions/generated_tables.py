@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import accuracy_table
+import explanation_keys
 import migration_tables
 import performance_page
 import traced_functions
@@ -14,6 +15,7 @@ PAGES = {
     "accuracy.md": accuracy_table.page,
     "performance.md": performance_page.page,
     "traced_functions.md": traced_functions.page,
+    "explanation_keys.inc": explanation_keys.table,
     **migration_tables.PARTS,
 }
 

@@ -81,7 +81,7 @@ class Explanation:
         return None if None in times else sum(t for t in times if t is not None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The explanation as mappings, lists, numbers and strings; report/schema.py documents the keys."""
+        """The explanation as mappings, lists, numbers and strings, with the keys of report/schema.py."""
         totals = {"bytes": self.bytes, "seconds": self.seconds, "measured_seconds": self.measured_seconds}
         return {"version": VERSION} | plain(self) | totals
 

@@ -24,6 +24,11 @@ from ..runtime.arrays import describe_all
 from .catalogue import ARRAYS, ELSEWHERE, EXAMPLES, FAMILIES, PLAIN
 
 COMMAND = "python -m fusedsl reference --write docs/reference.md"
+PRELUDE_WORDS = {  # of definitions in the prelude, which have no entry
+    "given": "given(p) is True unless the argument p is None",
+    "as_float": "as_float(x, ...) is x as the float that NumPy would compute in",
+    "summand": "summand(x) is x as a mean adds it up",
+}
 
 
 @dataclass(frozen=True)
@@ -184,7 +189,9 @@ def card(name: str) -> str:
     lines += [f"            where {name} = {_show(a.tolist(), True)}" for name, a in ARRAYS.items()
               if name in TextSource(e.example, DEFAULT, None, None).names]  # fmt: skip
     if e.name in prelude.names():
-        lines += ["", *("  " + line if line else "" for line in prelude.source(e.name).splitlines())]
+        source = prelude.source(e.name)
+        used = [f"# {meaning}" for word, meaning in PRELUDE_WORDS.items() if re.search(rf"\b{word}\(", source)]
+        lines += ["", *("  " + line if line else "" for line in [*source.splitlines(), *([""] * bool(used)), *used])]
     return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from fusedsl.__main__ import main
 from fusedsl.lang import functions, prelude
 from fusedsl.report.catalogue import EXAMPLES, FAMILIES, PLAIN
-from fusedsl.report.reference import COMMAND, entry, page
+from fusedsl.report.reference import COMMAND, card, entry, page
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -48,3 +48,7 @@ def test_the_command_explains_functions(capsys, tmp_path):
     assert "did you mean softmax?" in capsys.readouterr().err
     assert main(["reference", "--write", str(tmp_path / "page.md")]) == 0
     assert (tmp_path / "page.md").read_text(encoding="utf-8").startswith("# Language reference")
+
+
+def test_words_of_definitions_that_have_no_entry_are_explained():
+    assert "# summand(x) is x as a mean adds it up" in card("mean") and "# given(p)" not in card("relu")
