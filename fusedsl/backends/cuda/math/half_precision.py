@@ -1,7 +1,7 @@
 """Functions whose results only reach 16-bit floats: shorter polynomials, the hardware's instructions, for float32.
 
 Only two peephole passes may use them, because these know what becomes of a value: peephole/low_precision_stores.py in
-rows, peephole/product_epilogues.py after matrix products. Attention of 16 bits uses `tanh` too.
+rows, peephole/epilogue_approximations.py after matrix products. Attention of 16 bits uses `tanh` too.
 """
 
 from __future__ import annotations

@@ -7,15 +7,10 @@ measured: H200, about a microsecond, twice a row.
 from __future__ import annotations
 
 from ..compiler.numba_backend import F32, F64, I32, I64, SHARED, VOID, Emitter, emitted, ir, types
+from .sm90 import TRY_WAIT_PARITY
 
 CLUSTER_MBARRIERS = "meetings"  # the shared memory of the barriers
 SENT = "st.async.shared::cluster.mbarrier::complete_tx::bytes"
-WAIT = """{
-.reg .pred come;
-AGAIN${:uid}:
-mbarrier.try_wait.parity.shared::cta.b64 come, [$0], $1;
-@!come bra AGAIN${:uid};
-}"""
 
 
 def cluster_mbarrier(e: Emitter, count: int, number: ir.Value) -> ir.Value:
@@ -65,9 +60,9 @@ def st_async(e: Emitter, address: ir.Value, part: ir.Value, barrier: ir.Value, b
 def mbarrier_wait(e: Emitter, barrier: ir.Value, parity: ir.Value | None = None) -> None:
     """mbarrier.try_wait.parity in a loop: wait for the first phase, or for that of this parity."""
     if parity is None:
-        e.asm(VOID, WAIT.replace("$1", "0"), "r,~{memory}", [barrier], side_effect=True)
+        e.asm(VOID, TRY_WAIT_PARITY.replace("$1", "0"), "r,~{memory}", [barrier], side_effect=True)
     else:
-        e.asm(VOID, WAIT, "r,r,~{memory}", [barrier, parity], side_effect=True)
+        e.asm(VOID, TRY_WAIT_PARITY, "r,r,~{memory}", [barrier, parity], side_effect=True)
 
 
 def sent_bytes(part: ir.Type) -> int:

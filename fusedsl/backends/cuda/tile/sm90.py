@@ -8,10 +8,16 @@ from ..compiler.numba_backend import F32, I32, I64, VOID, Emitter, emitted, intr
 
 KINDS = {types.int32: I32, types.int64: I64, types.float32: F32}
 LETTERS = {types.int32: "r", types.int64: "l", types.float32: "f"}
+TRY_WAIT_PARITY = """{
+.reg .pred done;
+AGAIN${:uid}:
+mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;
+@!done bra AGAIN${:uid};
+}"""
 
 
-def statement(text: str, *kinds: types.Type) -> Callable:
-    """A volatile PTX statement with operands $0, $1 … and no result."""
+def inline_asm(text: str, *kinds: types.Type) -> Callable:
+    """Volatile inline PTX with operands $0, $1 … and no result."""
     constraints = ",".join([*(LETTERS[k] for k in kinds), "~{memory}"])
 
     def rule(*arg_types):
@@ -28,53 +34,48 @@ i32, i64 = types.int32, types.int64
 
 # -- mbarriers: 32-bit addresses in shared memory
 
-mbarrier_init = statement("mbarrier.init.shared::cta.b64 [$0], $1;", i32, i32)
-fence_mbarrier_init = statement("fence.mbarrier_init.release.cluster;")
-mbarrier_expect_tx = statement("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", i32, i32)
-mbarrier_arrive = statement("mbarrier.arrive.shared::cta.b64 _, [$0];", i32)
-mbarrier_wait_parity = statement(
-    "{\n.reg .pred done;\nAGAIN${:uid}:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
-    "@!done bra AGAIN${:uid};\n}",
-    i32,
-    i32,
-)
-bar_sync = statement("bar.sync $0, $1;", i32, i32)
-bar_arrive = statement("bar.arrive $0, $1;", i32, i32)
+mbarrier_init = inline_asm("mbarrier.init.shared::cta.b64 [$0], $1;", i32, i32)
+fence_mbarrier_init = inline_asm("fence.mbarrier_init.release.cluster;")
+mbarrier_expect_tx = inline_asm("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", i32, i32)
+mbarrier_arrive = inline_asm("mbarrier.arrive.shared::cta.b64 _, [$0];", i32)
+mbarrier_wait_parity = inline_asm(TRY_WAIT_PARITY, i32, i32)
+bar_sync = inline_asm("bar.sync $0, $1;", i32, i32)
+bar_arrive = inline_asm("bar.arrive $0, $1;", i32, i32)
 
 
 def setmaxnreg_inc(count: int) -> Callable:
     """`setmaxnreg_inc()`: raise the registers of each thread of a warpgroup to this count."""
-    return statement(f"setmaxnreg.inc.sync.aligned.u32 {count};")
+    return inline_asm(f"setmaxnreg.inc.sync.aligned.u32 {count};")
 
 
 def setmaxnreg_dec(count: int) -> Callable:
     """`setmaxnreg_dec()`: lower the registers of each thread of a warpgroup to this count."""
-    return statement(f"setmaxnreg.dec.sync.aligned.u32 {count};")
+    return inline_asm(f"setmaxnreg.dec.sync.aligned.u32 {count};")
 
 
 def tma_load(rank: int) -> Callable:
     """`tma_load(to, map, mbarrier, c0, …)`: load a box of an array to shared memory; completes the mbarrier."""
     corner = ", ".join(f"${3 + k}" for k in range(rank))
     form = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-    return statement(f"{form} [$0], [$1, {{{corner}}}], [$2];", i32, i64, i32, *[i32] * rank)
+    return inline_asm(f"{form} [$0], [$1, {{{corner}}}], [$2];", i32, i64, i32, *[i32] * rank)
 
 
 def tma_store(rank: int) -> Callable:
     """`tma_store(from, map, c0, …)`: store a box from shared memory to an array; elements out of bounds are skipped."""
     corner = ", ".join(f"${2 + k}" for k in range(rank))
     form = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group"
-    return statement(f"{form} [$1, {{{corner}}}], [$0];", i32, i64, *[i32] * rank)
+    return inline_asm(f"{form} [$1, {{{corner}}}], [$0];", i32, i64, *[i32] * rank)
 
 
-fence_proxy_async = statement(
+fence_proxy_async = inline_asm(
     "fence.proxy.async.shared::cta;\nbar.warp.sync 0xffffffff;"
 )  # makes the warp's stores visible to TMA
-tma_store_commit = statement("cp.async.bulk.commit_group;")  # groups this thread's stores since the last commit
+tma_store_commit = inline_asm("cp.async.bulk.commit_group;")  # groups this thread's stores since the last commit
 
 
 def tma_store_wait_read(left: int) -> Callable:
     """`wait()`: wait until the shared memory of all but the last `left` groups of stores of a thread may be written."""
-    return statement(f"cp.async.bulk.wait_group.read {left};\nbar.warp.sync 0xffffffff;")
+    return inline_asm(f"cp.async.bulk.wait_group.read {left};\nbar.warp.sync 0xffffffff;")
 
 
 tma_store_wait = tma_store_wait_read(0)  # waits for all groups
@@ -93,8 +94,8 @@ def dynamic_smem(e, *, alignment: int):
     return e.dynamic_shared(alignment)
 
 
-st_shared = statement("st.shared.b32 [$0], $1;", i32, i32)  # 32 bits
-or_shared = statement("red.shared.or.b32 [$0], $1;", i32, i32)  # atomic OR in shared memory
+st_shared = inline_asm("st.shared.b32 [$0], $1;", i32, i32)  # 32 bits
+or_shared = inline_asm("red.shared.or.b32 [$0], $1;", i32, i32)  # atomic OR in shared memory
 
 
 @emitted(i32)

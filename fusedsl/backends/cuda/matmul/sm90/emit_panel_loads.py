@@ -12,7 +12,7 @@ from .....kernel_ir.phase import Body
 from ...emit.intrinsic import Function
 from ...emit.source_text import SourceBuilder
 from ...mma import Fragment, FragmentIntrinsics, row_positions
-from ...peephole.product_epilogues import epilogue_functions
+from ...peephole.epilogue_approximations import epilogue_functions
 from ...tile import uniform
 from .. import load_column_values, load_panel, load_row_pairs, paired_row_positions
 

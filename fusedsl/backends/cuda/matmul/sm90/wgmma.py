@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...compiler.numba_backend import I32, Emitter, emitted, intrinsic, ir, numba_type, types
 from ...mma.tile_sizes import SWIZZLE_BYTES
-from ...tile.sm90 import statement, tied_operands, tuple_asm
+from ...tile.sm90 import inline_asm, tied_operands, tuple_asm
 from .register_operands import WORDS
 from .wgmma_kinds import BY_PTX, STEP_BYTES, STEPS, WgmmaKind
 
@@ -91,18 +91,18 @@ def wgmma_registers(kind: str, columns: int, pairs: Sequence[tuple[int, int]], p
 
 def wgmma_wait_group(left: int) -> Callable:
     """`wait()`: wait until at most `left` groups are in flight; it returns no accumulators."""
-    return statement(f"wgmma.wait_group.sync.aligned {left};")
+    return inline_asm(f"wgmma.wait_group.sync.aligned {left};")
 
 
 # -- clusters
 
 cluster_rank = intrinsic(0)(lambda: (i32, lambda e: _rank(e)))
-mbarrier_arrive_cluster = statement(  # at the mbarrier of block $1 of the cluster
+mbarrier_arrive_cluster = inline_asm(  # at the mbarrier of block $1 of the cluster
     "{\n.reg .b32 at;\nmapa.shared::cluster.u32 at, $0, $1;\nmbarrier.arrive.shared::cluster.b64 _, [at];\n}",
     i32,
     i32,
 )
-cluster_sync = statement("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;")  # of all threads
+cluster_sync = inline_asm("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;")  # of all threads
 
 
 def _rank(e: Emitter) -> ir.Value:
@@ -116,7 +116,7 @@ def tma_load_multicast(rank: int, blocks: int) -> Callable:
     form = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
     mask = (1 << blocks) - 1
     text = f"{{\n.reg .b16 blocks;\nmov.b16 blocks, {mask};\n{form} [$0], [$1, {{{corner}}}], [$2], blocks;\n}}"
-    return statement(text, i32, i64, i32, *[i32] * rank)
+    return inline_asm(text, i32, i64, i32, *[i32] * rank)
 
 
 @emitted(lambda columns, kinds: types.UniTuple(kinds[0].dtype, columns // 2))
