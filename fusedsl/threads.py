@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from . import config
-from .errors import ArgumentError
+from .errors import ArgumentError, public_api
 from .program import forget_calls
 from .runtime import pool
 
 
+@public_api
 def set_num_threads(threads: int) -> None:
     """Run kernels on so many threads of the CPU from now on, the calling one included; results keep their bits.
 
@@ -29,6 +30,7 @@ def set_num_threads(threads: int) -> None:
         forget_calls()
 
 
+@public_api
 def get_num_threads() -> int:
     """How many threads of the CPU kernels run on."""
     return config.num_threads()

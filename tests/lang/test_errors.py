@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl import errors
+from fusedsl import config, errors
 from fusedsl.errors import FusedslError, LimitError, ParseError, ShapeError, caller_stacklevel, suggest
 from fusedsl.runtime.cache import Cache
 
@@ -214,3 +214,11 @@ def read():
     with pytest.warns(RuntimeWarning, match="told") as told:
         package["read"]()
     assert told[0].filename == __file__
+
+
+def test_a_bad_number_of_threads_in_the_environment_is_told_without_frames_of_the_package(monkeypatch):
+    monkeypatch.delitem(config._chosen, "FUSEDSL_NUM_THREADS", raising=False)
+    monkeypatch.setenv("FUSEDSL_NUM_THREADS", "abc")
+    with pytest.raises(fd.ArgumentError, match="FUSEDSL_NUM_THREADS is 'abc'") as caught:
+        fd.get_num_threads()
+    assert all(not name.startswith(("num_threads", "_environment", "get_num")) for name in frames(caught.value))
