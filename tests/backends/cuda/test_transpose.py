@@ -88,10 +88,10 @@ def test_many_arrays_across_take_smaller_patches_or_none():
     assert isinstance(with_across(13), ElementwiseSchedule)
 
 
-def test_blocks_are_numbered_along_the_patch_first():
+def test_blocks_are_numbered_along_the_tile_first():
     kernel = crossed(strides=("sss1", "ssss", "sss1"), near=(-1, 1, -1))
     found = choose(kernel, (3, 100, 5, 200), H200)
-    assert found.digits(4) == (0, 2, 1, 3)
+    assert found.grid_axes(4) == (0, 2, 1, 3)
     assert found.counts((3, 100, 5, 200)) == (3, 5, 2, 4)
     assert found.launch(kernel, (3, 100, 5, 200)).blocks == 3 * 5 * 2 * 4
     assert found.magic_divisors(kernel, (3, 100, 5, 200)) == (5, 2, 4)

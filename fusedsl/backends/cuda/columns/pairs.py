@@ -18,7 +18,9 @@ WIDTHS = (8, 4, 2, 1)  # rows of a thread
 MOST_REGISTERS = 232  # registers per thread: two blocks per SM, each of which hides the other's loads
 BASE = 24  # registers for addresses and counters
 TEMPORARIES = 3  # registers of each row while a pair is computed
-LEAST_TURNS = 8  # iterations of a block that shares a strip: fewer do not pay for the combination of partial states
+LEAST_ITERATIONS = (
+    8  # iterations of a block that shares a strip: fewer do not pay for the combination of partial states
+)
 ELEMENTS = 16  # most pairs of a thread in an iteration
 CODE = 1200  # instructions of costly functions in an iteration: ptxas takes seconds for more, and caches hold no more
 
@@ -76,7 +78,7 @@ def schedule_pairs(
     need = pair_registers(kernel, width, vectors)
     blocks = max(1, blocks_for(hardware, need, threads))
     count, slots = strips_of_lanes(kernel, extents, lanes), hardware.multiprocessors * blocks
-    steps = -(-columns // (levels * vectors * LEAST_TURNS))
+    steps = -(-columns // (levels * vectors * LEAST_ITERATIONS))
     parts = choose_blocks_per_row(count, steps, slots) if alone else max(1, min(slots // count, steps))
     how = "the last one finishes it" if alone else "they wait for each other after each fold"
     shared = f"; {parts} blocks share the columns of {lanes * width} rows, {how}" if parts > 1 else ""
