@@ -17,10 +17,7 @@ from .long_joins import stored_pieces
 INSIDE = "it would be computed for each element of another product"
 SCATTERED = "its elements are merged at computed places"
 WIDEST = 512  # extent of a product's axes in attention: a query tile holds as much for each row
-WIDEST_RESULT = {
-    4: 256,
-    8: 64,
-}  # the same of results on CUDA, by itemsize of accumulators: registers hold a row
+WIDEST_RESULT = {4: 256, 8: 64}  # the same of results on CUDA, by itemsize of accumulators: registers hold a row
 GATHERED = 48  # instructions of an element that a gather computes wherever it reads it
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
 TURNED = 3  # a nested reduction along other axes counts as so many: its kernel recomputes its inputs

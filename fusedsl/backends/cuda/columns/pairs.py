@@ -18,9 +18,7 @@ WIDTHS = (8, 4, 2, 1)  # rows of a thread
 MOST_REGISTERS = 232  # registers per thread: two blocks per SM, each of which hides the other's loads
 BASE = 24  # registers for addresses and counters
 TEMPORARIES = 3  # registers of each row while a pair is computed
-LEAST_ITERATIONS = (
-    8  # iterations of a block that shares a strip: fewer do not pay for the combination of partial states
-)
+LEAST_ITERATIONS = 8  # of a block that shares a strip: fewer do not pay for the combination of partial states
 ELEMENTS = 16  # most pairs of a thread in an iteration
 CODE = 1200  # instructions of costly functions in an iteration: ptxas takes seconds for more, and caches hold no more
 
