@@ -59,3 +59,11 @@ def test_the_length_of_a_row_says_where_it_is_sorted():
     assert "sort_warp(" in source("sort(x)", x=((1 << 16, 16), "float32"))
     assert "block_radix(" in source("sort(x)", x=((4096, 1000), "float32"))
     assert "radix_sorter(" in source("sort(x)", x=((4096, 20000), "float32"))
+
+
+def test_few_elements_are_read_at_ranks_that_are_computed():
+    x = np.array([0, 2, 2, 2, 1, 1, 2, 6], "int8")
+    with emulated_gpu(multiprocessors=2) as gpu:
+        kernel = fd.kernel("percentile(bincount(x, 7), (25, 75), 0, method='median_unbiased')", fallback=False)
+        found = to_host(kernel(gpu.asarray(x)))
+    np.testing.assert_allclose(found, np.percentile(np.bincount(x), (25, 75), method="median_unbiased"), rtol=1e-6)

@@ -9,7 +9,7 @@ from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import most_registers_with_arguments, register_count
-from ....kernel_ir.phase import Value
+from ....kernel_ir.phase import Sort, Value
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import VECTOR_CLASSES, WARP, RowSchedule, row_width
 from ..schedule_base import Extents
@@ -67,8 +67,7 @@ def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     slots = _slots(wide or sort.key.dtype.bits == 64)
     width = row_width(kernel)
     reach = columns + (width - 1 if any(operand.access == "peeled" for operand in kernel.operands) else 0)
-    few = sort.count is not None and sort.count <= ROUNDS and reach <= ROUNDS_COLUMNS
-    if kernel.resident and few and sort.count is not None:
+    if kernel.resident and sort.count is not None and has_few_best(sort) and reach <= ROUNDS_COLUMNS:
         return _rounds(kernel, columns, reach, width, sort.count, hardware)
     keep = _power(sort.count or columns)
     chosen = sort.count is not None and keep <= slots // 4
@@ -95,7 +94,7 @@ def generic_sort(
     chosen = sort.count is not None and _power(sort.count) <= slots // 4
     longest = _longest(held, width, hardware)
     for size in (*SHORTER, *([ROUNDS_COLUMNS] if chosen else (size for size in LONGER if size <= longest))):
-        if reach <= size and keep <= size and sort.count is not None and sort.count <= ROUNDS:
+        if reach <= size and keep <= size and sort.count is not None and has_few_best(sort):
             schedule = _rounds(held, 0, size, width, sort.count, hardware)
             return held, replace(schedule, reason=schedule.reason.replace("of 0 columns", f"of {columns} columns"))
         if reach <= size and keep <= size:
@@ -108,6 +107,11 @@ def generic_sort(
     if can_radix_sort(streamed, columns):
         return streamed, schedule_radix_sort(streamed, extents, hardware)
     return streamed, _of_width(_merged(streamed, columns, width, slots, hardware), wide)
+
+
+def has_few_best(sort: Sort) -> bool:
+    """Whether the best are few, and at known ranks: what is taken out lies in registers, which have no addresses."""
+    return sort.count is not None and sort.count <= ROUNDS and sort.ranks is None
 
 
 def _slots(two_words: bool) -> int:
