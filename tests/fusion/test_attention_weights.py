@@ -25,6 +25,8 @@ FORMULAS = {  # and how many kernels on a GPU
     "squares less weights": (MASKED + "(p * p - p) @ v", 2),
     "moments": (SCORES + "p = softmax(s); m = p @ v; p @ (v * v) - m * m", 3),
     "weights and a bias": (SCORES + "(softmax(s) + bias) @ v", 2),
+    "weights and a bias of keys": (SCORES + "(softmax(s) + bias[:1]) @ v", 2),
+    "masked weights and a bias of keys": (MASKED + "(p * bias[:1] + bias[:1]) @ v", 2),
     "places as weights": (SCORES + "(softmax(s) + 0.01 * iota(s, -1) * bias) @ v", 2),
     "sums of rows alone": (SCORES + "p = softmax(s); sum(2 * p - 0.5, -1), p @ v", 1),
     "one sum twice": (SCORES + "p = softmax(s); p @ v + 2 * (p @ v)", 1),

@@ -105,7 +105,10 @@ class AttentionScratch:
             if position.value.name in wanted:
                 lines.append(f"{position.value.name} = {position.value.dtype}(i{position.axis})")
         lines += [f"{n} = {reduce.get(f'{n}_lane', 'lane')}" for n in self.rows if n in wanted]
-        labels = {name: label for label, name in (tiles or {}).items() if name in wanted}
+        # a weight that is itself a load or a row value is read there: its tile, for the product, is not stored yet
+        leaves = {load.value.name for load in self.kernel.loads} | self.rows.keys()
+        leaves |= {position.value.name for position in self.kernel.positions}
+        labels = {name: label for label, name in (tiles or {}).items() if name in wanted and name not in leaves}
         labels |= {name: name for name in labels if tiles and tiles.get(name) == name}  # a score itself, not its copy
         return lines + [f"{name} = {reduce.get(label, 'index')}" for name, label in labels.items()]
 
