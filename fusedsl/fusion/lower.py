@@ -26,7 +26,7 @@ from .lower_elements import (
     sorted_element,
 )
 from .reshapes import push_reshapes, refine, reshaped_argument
-from .roots import Root, parts_of, regrouped
+from .roots import Root, parts_of, regrouped, without_final_reshapes
 from .scalar_program import ArraySource, ReadableArrays, ScalarProgram, ScalarStore
 from .segments import Segment, StoreTarget, segments
 from .split_concat import split_concat_reductions
@@ -59,7 +59,7 @@ def lower_segment(segment: Segment, memory: ReadableArrays, same: SameExtent) ->
     results: Sequence[Node] = [part for r in written for part in parts_of(r)]
     for _, run in LOWERING_PASSES:
         results = run(results, same)
-    peeled = refine([(r.args[0] if r.op == "reshape" and reshaped_argument(r) is None else r) for r in results])
+    peeled = refine(without_final_reshapes(written, results))
     roots = regrouped(segment.targets, written, results, peeled)
     unsplit = _lowered(roots, memory)
     further = len(unsplit.temporaries) > len(memory.temporaries)

@@ -30,10 +30,16 @@ def _move_reshape_to_end(result: Node) -> Node:
     inside = [n for n in _elements(result) if n.op == "reshape" and n.type.shape == result.type.shape]
     for n in inside if result.op != "reshape" else ():
         if any(below.op == "reduce" for below in walk(n.args)):
-            inner = _reshaped(result, n.args[0].type.shape)
-            if all(part.op != "reshape" or reshaped_argument(part) for part in _elements(inner)):
+            inner = reshaped_freely(result, n.args[0].type.shape)
+            if inner is not None:
                 return node("reshape", (inner,), None, result.type)
     return result
+
+
+def reshaped_freely(x: Node, shape: Shape) -> Node | None:
+    """`reshape(x, shape)` if only arguments are reshaped for it, or None."""
+    moved = _reshaped(x, shape)
+    return moved if all(part.op != "reshape" or reshaped_argument(part) for part in _elements(moved)) else None
 
 
 def _elements(n: Node) -> list[Node]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..ir.graph import Node
 from ..ir.scatters import ORDERED
+from .reshapes import reshaped_argument, reshaped_freely
 from .segments import StoreTarget
 
 
@@ -29,6 +30,35 @@ class Root:
 def parts_of(n: Node) -> tuple[Node, ...]:
     """The arrays that are computed for a result: base, places and values of a scatter, or itself."""
     return n.args if n.op == "scatter" else (n,)
+
+
+def without_final_reshapes(written: Sequence[Node], results: Sequence[Node]) -> list[Node]:
+    """Parts of results as they are computed: without a final reshape, as the bytes in memory are the same."""
+    peeled, rest = [], iter(results)
+    for n in written:
+        first, *updates = (next(rest) for _ in parts_of(n))
+        peeled.append(_below_final_reshape(first))
+        if updates:
+            peeled += _below_shared_reshape(updates[0], updates[1], n.attr[1])
+    return peeled
+
+
+def _below_final_reshape(r: Node) -> Node:
+    return r.args[0] if r.op == "reshape" and reshaped_argument(r) is None else r
+
+
+def _below_shared_reshape(places: Node, values: Node, mode: str) -> tuple[Node, Node]:
+    """Places and values of a scatter, which are read at the same coordinates: both without a reshape of one shape."""
+    if places.type.shape != values.type.shape:
+        return places, values
+    a, b = _below_final_reshape(places), _below_final_reshape(values)
+    if a.type.shape == b.type.shape:
+        return a, b
+    moved = reshaped_freely(values, a.type.shape) if a is not places else None
+    if moved is not None:
+        return a, moved
+    moved = reshaped_freely(places, b.type.shape) if b is not values and mode != ORDERED else None
+    return (places, values) if moved is None else (moved, b)
 
 
 def regrouped(

@@ -47,6 +47,11 @@ TEXTS = [
     "scatter_add(softmax(y), i, cumsum(w, axis=0) - mean(w))",
     "scatter_add(cumsum(v[9:18]), i[9:18], v[9:18]), segment_sum(cumsum(w, axis=0), offsets=o)",
     "bincount(i[0], 4, 1.5) != x[1], scatter_add(4, k[2] % 4, w[0, 0])",
+    # Final reshapes of the values, of the places, and of both from other shapes.
+    "segment_max(repeat(v * 2, 3), ids=arange(size(v) * 3) // 40, n=5), segment_sum(repeat(v, 2), offsets=o)",
+    "segment_max(v, ids=reshape(sum(reshape(w, (12, 5, 3)) > 0, axis=-1, keepdims=True), (-1,)), n=4)",
+    "segment_sum(reshape(sum(reshape(w, (5, 12, 3)), axis=-1, keepdims=True), (-1,)),"
+    " ids=reshape(sum(reshape(w, (12, 5, 3)) > 0, axis=-1, keepdims=True), (-1,)), n=4)",
 ]
 
 
