@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 from llvmlite import ir
 
 from ...ir.types import BOOL, INT64, UINT8, UINT16, DType
@@ -15,7 +13,6 @@ from .math import convert
 BYTE = ir.IntType(8)
 POINTER_TYPE = BYTE.as_pointer()
 Scopes = tuple[list[ir.MDValue], dict[int, tuple[ir.MDValue, ...]]]
-_scopes: WeakKeyDictionary[ir.Module, dict[int, Scopes]] = WeakKeyDictionary()  # by how many arrays there are
 
 
 def stored_type(d: DType) -> ir.Type:
@@ -146,7 +143,7 @@ def set_alias_scope(instruction, scopes: tuple[int, int] | None) -> None:
     if scopes is None:
         return
     number, count = scopes
-    known = _scopes.setdefault(instruction.module, {})
+    known: dict[int, Scopes] = vars(instruction.module).setdefault("alias_scopes", {})  # by how many arrays there are
     if count not in known:
         domain = instruction.module.add_metadata(["arrays"])
         known[count] = [instruction.module.add_metadata([f"array {k}", domain]) for k in range(count)], {}
