@@ -70,7 +70,7 @@ def without_libraries() -> None:
     """From now on no plan of this process has a product that the arrays' library computes."""
     from fusedsl.program import resolve_call
 
-    resolve_call.library_of = lambda *given: None
+    resolve_call.blas_library = lambda *given: None
 
 
 def compilers(settings: Settings) -> dict[str, Callable[[Product], None]]:

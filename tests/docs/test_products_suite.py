@@ -16,6 +16,7 @@ import products
 import suite_gpu
 import suite_products
 from fusedsl.bench import record
+from fusedsl.program import resolve_call
 
 torch = pytest.importorskip("torch")
 
@@ -122,3 +123,9 @@ def test_fewer_random_shapes_are_a_part_of_more():
     assert many[:5] == few and products.drawn(5, 4) != few
     assert {c.arrays["w"].turned for c in many} == {False, True}
     assert all(1 <= n <= products.MOST for c in many for n in c.extents)
+
+
+def test_no_library_computes_products_where_own_kernels_are_timed(monkeypatch):
+    monkeypatch.setattr(resolve_call, "blas_library", lambda *given: "torch")
+    suite_products.without_libraries()
+    assert resolve_call.blas_library("torch", True) is None
