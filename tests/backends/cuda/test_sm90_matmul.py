@@ -11,6 +11,7 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.backends.cuda.matmul.sm90 import schedule as sm90_schedule
+from fusedsl.backends.cuda.matmul.sm90.layout import Sm90MatmulSchedule
 from fusedsl.fusion import graph_products
 from fusedsl.fusion.formulation import ProductMode
 from fusedsl.kernel_ir.launch_config import LaunchConfig
@@ -317,7 +318,8 @@ def test_whole_panels_are_folded_without_masks(chosen, folded):
     "text, early",
     [("rms_norm(x, b) @ w", 1), ("w.mT @ rms_norm(x, b)", 1), ("p = rms_norm(x, b); silu(p @ w) * (p @ v)", 1)],
 )
-def test_a_product_that_follows_loads_arguments_before_it_waits(text, early, chosen):
+def test_a_product_that_follows_loads_arguments_before_it_waits(text, early, chosen, monkeypatch):
+    monkeypatch.setattr(Sm90MatmulSchedule, "prefetches", True)
     given = arrays(m=136)
     given["b"] = given["b"][:K]
     kernel = fd.kernel(text)
@@ -329,6 +331,33 @@ def test_a_product_that_follows_loads_arguments_before_it_waits(text, early, cho
     expected = kernel(*(given[name].astype(np.float64) for name in names))
     np.testing.assert_allclose(found, expected, rtol=2.0**-7, atol=2e-2 * np.abs(expected).max())
     assert source.count("while stage < prefetched") == early
+
+
+def test_products_of_one_call_wait_for_each_other(chosen, monkeypatch):
+    """Unless schedules prefetch, a product is launched when the launch before it has ended, also in a graph."""
+    launches = []
+    monkeypatch.setattr(LaunchRecord, "__init__", _noting(launches, LaunchRecord.__init__))
+    given = arrays(m=136)
+    given["b"] = given["b"][:K]
+    with emulated_gpu() as gpu:
+        operands = [gpu.asarray(given[name]) for name in "xbw"]
+        kernel = fd.kernel("rms_norm(x, b) @ w")
+        kernel(*operands)
+        source = kernel.source(*operands)
+    products = [one for one in launches if one.exclusive]
+    assert len(launches) > len(products) == 1
+    assert not products[0].programmatic_launch and not products[0].starts_early
+    assert "prefetched" not in source and "launch_dependents()" not in source
+
+
+def _noting(launches, made):
+    """LaunchRecord.__init__ that appends each launch to a list."""
+
+    def init(self, driver, function, geometry, *rest):
+        launches.append(geometry)
+        made(self, driver, function, geometry, *rest)
+
+    return init
 
 
 def test_only_what_follows_a_launch_of_ours_loads_before_it_waits(monkeypatch):

@@ -1,6 +1,7 @@
 """Emits the producer of products on sm_90: one thread loads K-slices by TMA, as stages of the ring become empty.
 
-In a launch that follows another one it first loads what it may, arguments of the call, and then waits for that one.
+Where the schedule prefetches, in a launch that follows another one, it first loads what it may, arguments of the
+call, and then waits for that one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Sm90MatmulProducer:
         """Emit the loads of one thread: every K-slice of one tile after another, as stages become empty."""
         src = self.src
         src.emit("tile, stage, parity = first_tile, int32(0), int32(0)")
-        if self.kernel.pdl:
+        if self.kernel.pdl and self.schedule.prefetches:
             self._prefetch()
             src.emit(wait_for_launches())
         self._produce_tiles(self.schedule)
@@ -36,7 +37,8 @@ class Sm90MatmulProducer:
     @property
     def _early(self) -> list[int]:
         """The multiplied operands, by number, that are loaded before the launches before this one have ended."""
-        return [n for n, k in enumerate(self.tiles.multiplied) if self.kernel.pdl and k in self.kernel.given]
+        starts_early = self.kernel.pdl and self.schedule.prefetches
+        return [n for n, k in enumerate(self.tiles.multiplied) if starts_early and k in self.kernel.given]
 
     def _prefetch(self) -> None:
         """Emit the loads of arguments of the call, for all K-slices of the first tile that the ring holds."""
