@@ -20,9 +20,6 @@ SLICE_CLOCKS = {
     128: {64: 650.0, 128: 775.0, 192: 900.0, 256: 1198.0},
 }
 SHARED_SLICE = 0.9  # the factor on that, if a cluster of tiles of 128 x 128 or less shares the columns
-# of several products of 64 columns each, which read the rows' operand again from shared memory: three of 4096 x 4096 x
-# 4096 take 545 us in one kernel, 521 as one product of joined columns
-NARROW_PRODUCTS = 1.07
 # factors where threads load the rows' operands into registers, and of the three products of two parts; not measured
 REGISTER_SLICE, PARTS_SLICE = 1.03, 3.2
 # measured: H100: clocks of a launch, and of a tile for each sum of a thread; an instruction of the epilogue for each
@@ -61,8 +58,6 @@ def _slice_clocks(s: Sm90MatmulSchedule) -> float:
     each = SLICE_CLOCKS[s.rows][-(-columns // COLUMNS) * COLUMNS]
     if s.cluster > 1 and s.warpgroups > 1 and columns <= 128:
         each *= SHARED_SLICE
-    if s.columns <= COLUMNS and len(s.pairs) > 1:
-        each *= NARROW_PRODUCTS
     if s.by_registers:
         each *= REGISTER_SLICE * (1 if s.parts == 1 else PARTS_SLICE)
     return each
