@@ -48,7 +48,7 @@ def _below_final_reshape(r: Node) -> Node:
 
 
 def _below_shared_reshape(places: Node, values: Node, mode: str) -> tuple[Node, Node]:
-    """Places and values of a scatter, which are read at the same coordinates: both without a reshape of one shape."""
+    """Places and values of a scatter, which have one shape: both below reshapes of one shape, or both as they are."""
     if places.type.shape != values.type.shape:
         return places, values
     a, b = _below_final_reshape(places), _below_final_reshape(values)
