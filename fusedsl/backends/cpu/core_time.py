@@ -1,4 +1,4 @@
-"""Cost model: the rough time of a kernel on one core, which decides how many threads are worth waking.
+"""Time model: the rough time of a kernel on one core, which decides how many threads are worth waking.
 
 measured: one core of an EPYC 9005 (Zen 5, vectors of 64 bytes), 2026-11. On slower processors both the kernel and
 waking a thread take longer.

@@ -1,5 +1,6 @@
 """Choice of a row schedule: a row in registers, in shared memory, in a cluster, or in loops.
 
+Where rows are too few for the card, ../schedule.py takes a cooperative grid instead: cooperative.py.
 The cluster size is chosen by the schedule: cluster.py, smem.py and persistent_cluster.py, each among `cluster_sizes`.
 """
 

@@ -1,7 +1,7 @@
-"""What a selection by digits keeps of a row: digits of entries, the prefixes of what is wanted, and where these are.
+"""Parameters of a radix select, and the layout of its state: digits, prefixes of the wanted ranks, candidates.
 
-The code of an entry is its key without what all keys of its dtype share, above its tag: unsigned and unique. A digit
-after the other narrows the entries to those whose code begins as that of a wanted rank does.
+The code of an entry is its key without what all keys of its dtype share, above its tag: unsigned and unique. Each
+digit filters the candidates to those that share the prefix of a wanted rank's code.
 """
 
 from __future__ import annotations
