@@ -167,7 +167,7 @@ def test_calls_and_compilations_are_ranges_for_profilers(tmp_path):
 @pytest.mark.parametrize(
     ("call", "message", "hint"),
     [
-        (lambda: fd.kernel("x + 1")(None), "not None", "or a number"),
+        (lambda: fd.kernel("x + 1")(None), "takes an array or a number, not None", "pass an array or a number"),
         (lambda: fd.kernel("x + 1")(fd.spec((3,))), "x is a fusedsl.specs.Spec", "take specs"),
         (lambda: fd.kernel(lambda x: x), "not a function", "fusedsl.fuse"),
         (lambda: fd.kernel(3), "not an int", "kernel("),
