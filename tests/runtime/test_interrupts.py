@@ -27,7 +27,7 @@ import numpy as np, fusedsl as fd
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
 sent = []
 
-class Interrupt(logging.Handler):  # soon after the compilation began: while Numba is imported, the first time
+class Interrupt(logging.Handler):  # soon after the compilation began: while LLVM optimises one of the kernels
     def emit(self, record):
         if not sent and record.getMessage().startswith("compiling"):
             sent.append(time.perf_counter() + 0.2)
