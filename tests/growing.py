@@ -1,7 +1,8 @@
 """Families of growing programs as data: for each size a text of at most 500 characters, or a function with a loop.
 
 Planning and compiling a program takes time near linear in its size and ends in seconds, whatever it is made of. Here
-are the texts; functions are in growing_functions.py, and benchmarks/growth.py measures both.
+are the texts; functions are in growing_functions.py, mixtures of both in growing_mixtures.py, and benchmarks/growth.py
+measures all.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def scalars(n: int) -> Made:
     return program, {"x": matrices("x", shape=(2, 8))["x"], "a": 0.5}
 
 
-def kept(n: int) -> Made:
+def sums_of_steps(n: int) -> Made:
     """Many small results of one chain."""
 
     def program(x):
@@ -202,7 +202,7 @@ MIXTURES: Sequence[Family] = (
         "derivatives of norms", chain("y = softmax(y) * x", before="y = x; ", after="grad(sum(y * y), x)"), X, 5, 10, 20
     ),
     growing("a recurrence of numbers", scalars, *LONG),
-    growing("sums of every step", kept, *SHORT),
+    growing("sums of every step", sums_of_steps, *SHORT),
     growing("steps of Adam", adam, *SHORT),
     growing("rows, written in turn", rows_written, *MIDDLE),
     growing("columns, written in turn", columns_written, *MIDDLE),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import markdown
+
 from fusedsl.report.schema import SCHEMA
 
 
 def table() -> str:
     """A row for each key; a path of a list's elements has `[]`."""
-    rows = "".join(f"| `{key}` | {meaning.replace('|', chr(92) + '|')} |\n" for key, meaning in SCHEMA.items())
-    return f"| key | value |\n| --- | --- |\n{rows}"
+    return markdown.table(("key", "value"), ((f"`{key}`", meaning) for key, meaning in SCHEMA.items())) + "\n"

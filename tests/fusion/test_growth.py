@@ -7,18 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from growing import FAMILIES, LONGEST
-from growing_functions import FUNCTIONS
-from growing_mixtures import MIXTURES
+from growing import LONGEST
 from oracle import call, evaluate, graph_of
 
 import fusedsl as fd
 from fusedsl.config import DEFAULT
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-from growth import exponent, family
+from growth import exponent, families, family
 
-ALL = {f.name: f for f in (*FAMILIES, *FUNCTIONS, *MIXTURES)}
+ALL = families()
 TEXTS = [name for name, f in ALL.items() if isinstance(f.make(f.sizes[0])[0], str)]
 SAMPLE = {
     "squares of attention weights": 24,
