@@ -7,12 +7,10 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.backends.cuda.rows.schedule import LoopedRowSchedule, ResidentRowSchedule
-from fusedsl.report.explain import resolved_call
-from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
+from one_kernel import emulated, scheduled
 from oracle import evaluate
-from ptx import emulated_gpu
 
 GROUP_NORM = "group_norm(x, 2, w, b)"
 BATCH_NORM = (
@@ -31,20 +29,6 @@ OTHERS = [
     "y = x[:, :, :3]\nsoftmax(y, (1, 2, 3)) * sum(y, (1, 2, 3), keepdims=True)",
     "y = x[:, :, ::2]\ny - sum(y * t[i][:, None, None], axis=(1, 2, 3), keepdims=True) * y",  # a gather
 ]
-
-
-def scheduled(text, *specs):
-    call = resolved_call(fd.kernel(text)._program, list(specs), "cuda", 90)
-    ((plan, bound),) = call.kernels
-    return call.scheduled(plan, bound)
-
-
-def emulated(text, multiprocessors=4, **arrays):
-    with emulated_gpu(multiprocessors=multiprocessors, cc=(9, 0)) as gpu:
-        kernel = fd.kernel(text, fallback=False)
-        given = {name: gpu.asarray(value) for name, value in arrays.items()}
-        schedule = kernel.explain(**given).kernels[0].schedule
-        return to_host(kernel(**given)), schedule
 
 
 def images(shape, dtype, seed=0):
@@ -78,8 +62,8 @@ def test_arrays_that_are_placed_alike_share_offsets():
 @pytest.mark.parametrize("text", [GROUP_NORM, BATCH_NORM])
 def test_norms_of_images(text, shape, dtype):
     arrays = images(shape, dtype)
-    found, schedule = emulated(text, **arrays)
-    assert "in registers" in str(schedule)
+    found, schedule = emulated(text, 4, **arrays)
+    assert "in registers" in schedule
     wide = {name: value.astype("float64") for name, value in arrays.items()}
     rtol = 2e-3 if dtype == "float16" else 1e-5
     np.testing.assert_allclose(found, evaluate(text, **wide), rtol=rtol, atol=rtol)
@@ -89,7 +73,7 @@ def test_norms_of_images(text, shape, dtype):
 def test_clusters_hold_rows(shape, dtype):
     arrays = images(shape, dtype)
     found, schedule = emulated(GROUP_NORM, 8, **arrays)
-    assert "a cluster of" in str(schedule)
+    assert "a cluster of" in schedule
     wide = {name: value.astype("float64") for name, value in arrays.items()}
     rtol = 2e-3 if dtype == "float16" else 1e-5
     np.testing.assert_allclose(found, evaluate(GROUP_NORM, **wide), rtol=rtol, atol=rtol)
@@ -101,6 +85,6 @@ def test_other_rows_of_several_axes(text):
     arrays = {"x": rng.standard_normal((6, 5, 4, 8)).astype("float32")}
     if "t[i]" in text:
         arrays |= {"t": rng.standard_normal(9).astype("float32"), "i": np.array([0, 3, 4, 8, 1])}
-    found, schedule = emulated(text, **arrays)
-    assert "in registers" in str(schedule)
+    found, schedule = emulated(text, 4, **arrays)
+    assert "in registers" in schedule
     np.testing.assert_allclose(found, evaluate(text, **arrays), rtol=1e-5, atol=1e-4)

@@ -7,20 +7,18 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.backends.cuda.rows.schedule import LoopedRowSchedule
-from fusedsl.report.explain import resolved_call
 from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
+from one_kernel import scheduled
 from ptx import emulated_gpu
 
 WINDOWS = "max(tanh(x[:, 0::4] + x[:, 1::4] + x[:, 2::4] + x[:, 3::4]) * 2, axis=-1)"
 
 
 def test_elements_that_are_nearer_along_columns_go_to_neighbouring_threads():
-    call = resolved_call(fd.kernel(WINDOWS)._program, [fd.spec((4096, 4096))], "cuda", 90)
-    ((plan, bound),) = call.kernels
-    schedule = call.scheduled(plan, bound)[1]
-    assert bound.kernel.columns_nearer
+    kernel, schedule = scheduled(WINDOWS, fd.spec((4096, 4096)))
+    assert kernel.columns_nearer
     assert isinstance(schedule, LoopedRowSchedule)
     assert not schedule.rows_across_lanes
 

@@ -7,10 +7,10 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.backends.cuda.scan_sort.scan_schedule import LookbackSchedule, TwoPassScanSchedule
-from fusedsl.report.explain import resolved_call
 from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
+from one_kernel import emulated, scheduled
 from oracle import evaluate
 from ptx import emulated_gpu
 
@@ -24,24 +24,11 @@ TEXTS = [
 ]
 
 
-def scheduled(text, *specs):
-    call = resolved_call(fd.kernel(text)._program, list(specs), "cuda", 90)
-    ((plan, bound),) = call.kernels
-    return call.scheduled(plan, bound)[1]
-
-
-def emulated(text, x):
-    with emulated_gpu(multiprocessors=8, cc=(9, 0)) as gpu:
-        kernel = fd.kernel(text, fallback=False)
-        given = gpu.asarray(x)
-        return to_host(kernel(given)), str(kernel.explain(given).kernels[0].schedule)
-
-
 @pytest.mark.parametrize("rows", [16, 37])
 @pytest.mark.parametrize(("text", "dtype"), TEXTS)
 def test_parts_are_scanned_in_order(text, dtype, rows):
     x = np.random.default_rng(rows).standard_normal((2500, rows)).astype(dtype)
-    found, schedule = emulated(text, x)
+    found, schedule = emulated(text, 8, x=x)
     assert "rows side by side" in schedule
     np.testing.assert_allclose(found, evaluate(text, x=x), rtol=1e-5, atol=1e-4)
 
@@ -55,8 +42,8 @@ def test_a_call_may_be_repeated():
 
 
 def test_only_few_long_rows_side_by_side_take_two_passes():
-    assert isinstance(scheduled("cumsum(x, axis=0)", fd.spec((1 << 20, 16))), TwoPassScanSchedule)
-    assert isinstance(scheduled("cumsum(x, axis=0)", fd.spec((1 << 20, 2))), LookbackSchedule)
-    assert isinstance(scheduled("cumsum(x, axis=-1)", fd.spec((16, 1 << 20))), LookbackSchedule)
+    assert isinstance(scheduled("cumsum(x, axis=0)", fd.spec((1 << 20, 16)))[1], TwoPassScanSchedule)
+    assert isinstance(scheduled("cumsum(x, axis=0)", fd.spec((1 << 20, 2)))[1], LookbackSchedule)
+    assert isinstance(scheduled("cumsum(x, axis=-1)", fd.spec((16, 1 << 20)))[1], LookbackSchedule)
     for shape in ((8192, 4096), (1000, 16)):
-        assert not isinstance(scheduled("cumsum(x, axis=0)", fd.spec(shape)), TwoPassScanSchedule)
+        assert not isinstance(scheduled("cumsum(x, axis=0)", fd.spec(shape))[1], TwoPassScanSchedule)
