@@ -25,3 +25,8 @@ class Trades(list[Trade]):
             return function
 
         return added
+
+
+def shaped(draw: Callable[[tuple[int, ...]], Any]) -> Callable[..., Any]:
+    """A generator's method that takes the extents one by one."""
+    return lambda *shape: draw(shape)

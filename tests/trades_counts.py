@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from trades import Trades
+from trades import Trades, shaped
 
 R = np.random.default_rng(9)
 COUNTS = Trades()
-
-
-def normal(*shape):
-    return R.standard_normal(shape)
-
-
-def uniform(*shape):
-    return R.random(shape)
+normal, uniform = shaped(R.standard_normal), shaped(R.random)
 
 
 # -- astronomy, molecules, power grids, ratings, music, texts, ecology, images

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from trades import Trades
+from trades import Trades, shaped
 
 R = np.random.default_rng(7)
 SCIENCES = Trades()
-
-
-def normal(*shape):
-    return R.standard_normal(shape)
-
-
-def uniform(*shape):
-    return R.random(shape)
+normal, uniform = shaped(R.standard_normal), shaped(R.random)
 
 
 # -- queueing

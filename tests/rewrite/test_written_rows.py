@@ -80,7 +80,7 @@ def test_a_read_sees_the_write_before_it(function):
     p = np.random.default_rng(0).standard_normal((7, 6)).astype(np.float32)
     fused = fd.fuse(function, fallback=False, verify=True)
     want, got = function(p), fused(p)
-    for one, right in zip(got if isinstance(got, tuple) else (got,), want if isinstance(want, tuple) else (want,)):
+    for one, right in zip(*(x if isinstance(x, tuple) else (x,) for x in (got, want)), strict=True):
         np.testing.assert_allclose(one, right, 1e-5, 1e-6)
 
 

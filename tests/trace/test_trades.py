@@ -47,7 +47,7 @@ def test_a_function_of_a_trade(trade, form):
         warnings.simplefilter("ignore")
         expected = flat(trade.function(*given(trade, form), **trade.named))
         found = flat(fd.fuse(trade.function, fallback=False)(*given(trade, form), **trade.named))
-    assert [x.dtype for x in found] == [x.dtype for x in expected]
+    assert [(x.dtype, x.shape) for x in found] == [(x.dtype, x.shape) for x in expected]
     for x, y in zip(found, expected, strict=True):
         if y.dtype == np.float32 or (form is single and y.dtype.kind == "f"):
             most = np.abs(y[np.isfinite(y)]).max(initial=1.0)
