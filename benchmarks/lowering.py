@@ -103,7 +103,7 @@ def front_end(way: str, problem: Problem, folder: str) -> Iterator[list[float]]:
         if way == "own":
             stack.enter_context(mock.patch("fusedsl.backends.cuda.compiler.numba_backend.lower", _refused))
         else:
-            stack.enter_context(mock.patch("fusedsl.backends.cuda.compiler.frontend.lowered", _unsuited))
+            stack.enter_context(mock.patch("fusedsl.backends.cuda.compiler.frontend.lowered", _unsupported))
         _forget()
         yield seconds
 
@@ -127,7 +127,7 @@ def _refused(*arguments: Any) -> bytes:
     raise RuntimeError("the own front end does not know a form of this file")
 
 
-def _unsuited(*arguments: Any) -> bytes:
+def _unsupported(*arguments: Any) -> bytes:
     from fusedsl.backends.cuda.compiler.frontend import UnsupportedForm
 
     raise UnsupportedForm("Numba lowers it")

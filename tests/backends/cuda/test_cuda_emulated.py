@@ -348,10 +348,10 @@ def test_tiny_numbers_keep_their_bits_where_they_are_rounded_to_bfloat16():
         check_twice(gpu, "y = bfloat16(x); y, y * float32(2)", {"x": x})
 
 
-def test_gangs_take_row_after_row_where_single_blocks_come_to_few_waves(monkeypatch):
+def test_cooperating_blocks_take_row_after_row_where_single_blocks_come_to_few_waves(monkeypatch):
     text = "d = x - mean(x, (1, 3), keepdims=True); d * rsqrt(mean(d * d, (1, 3), keepdims=True) + 1e-5)"
     monkeypatch.setattr("fusedsl.backends.cuda.rows.cooperative.LEAST_MOVED", 0)
-    with exact_gpu(multiprocessors=3, blocks=2, bandwidth=1e6, cc=(8, 0)) as gpu:
+    with exact_gpu(multiprocessors=3, blocks=2, bandwidth=1e6, cc=(8, 0)) as gpu:  # sm_90 has clusters for it
         grids = check_twice(gpu, text, {"x": normal(1, 130, 7, 420)})
     assert grids[0].cooperative and grids[0].blocks == 6  # three for each of two rows, and in the end of one
 

@@ -103,7 +103,7 @@ def refused(*arguments):
     raise AssertionError("a form of the generated file was left to Numba")
 
 
-def unsuited(*arguments):
+def unsupported(*arguments):
     raise frontend.UnsupportedForm("Numba lowers it")
 
 
@@ -122,7 +122,7 @@ def results(monkeypatch, form: Form, arrays, way: str):
         if way == "own":
             patch.setattr(numba_backend, "lower", refused)
         if way == "numba":
-            patch.setattr(frontend, "lowered", unsuited)
+            patch.setattr(frontend, "lowered", unsupported)
         there = [gpu.asarray(x) for x in arrays.values()]
         made = fd.foreach(form.text, there) if form.foreach else fd.kernel(form.text, fallback=False)(*there)
         return [to_host(x) for x in (made if isinstance(made, (tuple, list)) else (made,))], families
