@@ -15,7 +15,7 @@ from functools import partial
 from ..compiler.numba_backend import GLOBAL, I1, I32, I64, VOID, Emitter, emitted, ir, types
 from ..tile.loops import looped, repeated, when
 from ..tile.reduce import ReduceOp, State
-from ..tile.shuffle import WARP, shuffle
+from ..tile.shuffle import WARP, ballot_bits, shuffle
 from ..tile.thread_group import ThreadGroup
 from ..tile.tile import Tile
 from .scan_intrinsics import Scan, scanned
@@ -100,7 +100,7 @@ class Lookback:
         none = b.not_(there)  # before the first group there is nothing: its end is known
         end, after = board.load(e, ends, index)
         total, sums = board.load(e, whole, index)
-        nearest = e.call(I32, "llvm.cttz.i32", [_ballot(e, b.or_(none, end)), ir.Constant(I1, 0)])
+        nearest = e.call(I32, "llvm.cttz.i32", [ballot_bits(e, b.or_(none, end)), ir.Constant(I1, 0)])
         missing = b.and_(b.icmp_unsigned("<", lane, nearest), b.not_(total))
         sufficient = b.and_(b.icmp_unsigned("<", nearest, I32(WARP)), b.not_(_any(e, missing)))
         empty = board.rule.empty.emit(e, [])
@@ -121,13 +121,8 @@ class Lookback:
         return turn[1:]
 
 
-def _ballot(e: Emitter, value: ir.Value) -> ir.Value:
-    text = "{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\nvote.sync.ballot.b32 $0, p, 0xffffffff;\n}"
-    return e.asm(I32, text, "=r,r", [e.builder.zext(value, I32)], side_effect=True)
-
-
 def _any(e: Emitter, value: ir.Value) -> ir.Value:
-    return e.builder.icmp_unsigned("!=", _ballot(e, value), I32(0))
+    return e.builder.icmp_unsigned("!=", ballot_bits(e, value), I32(0))
 
 
 def _shuffle_from(e: Emitter, value: ir.Value, lane: ir.Value) -> ir.Value:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from ....ir.types import INT64, DType, dtype
 from ..compiler.numba_backend import I1, I32, I64, Emitter, emitted, ir, numba_type, types
-from ..tile.shuffle import WARP, shuffle
+from ..tile.shuffle import WARP, ballot_bits, shuffle
 from ..tile.tile import Tile
 from .intrinsics import QUIET_NAN, merge
 
@@ -123,7 +123,7 @@ def runs(e: Emitter, places: Sequence[ir.Value], values: Sequence[ir.Value], joi
         whole = b.and_(whole, equal)
     tail = _joined(e, values, same, join)[-1]
     open_ = b.and_(whole, joins)
-    heads = b.and_(_ballot(e, b.not_(open_)), b.lshr(I32(-1), b.sub(I32(LANES), lane)))
+    heads = b.and_(ballot_bits(e, b.not_(open_)), b.lshr(I32(-1), b.sub(I32(LANES), lane)))
     first = b.sub(I32(LANES), e.call(I32, "llvm.ctlz.i32", [heads, I1(1)]))
     reach = b.sub(lane, first)  # lanes before this one that its run goes on from
     for distance in (1, 2, 4, 8, 16):
@@ -131,7 +131,7 @@ def runs(e: Emitter, places: Sequence[ir.Value], values: Sequence[ir.Value], joi
         tail = b.select(b.icmp_signed(">=", reach, I32(distance)), further, tail)
     before = shuffle(e, "up", tail, 1)
     totals = _joined(e, [b.select(joins, join(e, before, values[0]), values[0]), *values[1:]], same, join)
-    following = b.lshr(b.lshr(_ballot(e, joins), I32(1)), lane)
+    following = b.lshr(b.lshr(ballot_bits(e, joins), I32(1)), lane)
     ends = [*(b.not_(equal) for equal in same), b.not_(b.trunc(following, I1))]
     return [Run(*run) for run in zip(places, totals, ends)]
 
@@ -142,8 +142,3 @@ def _joined(e: Emitter, values: Sequence[ir.Value], same: Sequence[ir.Value], jo
     for value, equal in zip(values[1:], same):
         totals.append(e.builder.select(equal, join(e, totals[-1], value), value))
     return totals
-
-
-def _ballot(e: Emitter, flag: ir.Value) -> ir.Value:
-    text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
-    return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], side_effect=True)

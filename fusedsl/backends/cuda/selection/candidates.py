@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ..compiler.numba_backend import GLOBAL, I1, I32, I64, Emitter, emitted, ir, types
 from ..scan_sort.radix_digits import at
 from ..tile.loops import repeated
-from ..tile.shuffle import WARP, shuffle
+from ..tile.shuffle import WARP, ballot_bits, shuffle
 from .first_digit import Found
 from .select_params import (
     BELOW,
@@ -17,7 +17,6 @@ from .select_params import (
     COUNTS,
     RANKS,
     Selector,
-    ballot,
     lane,
     next_slot,
     numbers_below,
@@ -159,7 +158,7 @@ def collect_candidates(e, *given, chosen: Selector):
         entry = chosen.order.get(e, room, b.select(there, slot, I32(0)), GLOBAL)
         begin = chosen.shifted(e, chosen.code_of(e, entry), shift)
         kept = b.and_(there, chosen.keeps(e, begin, prefixes))
-        lanes = ballot(e, kept)
+        lanes = ballot_bits(e, kept)
         with b.if_then(b.icmp_unsigned("!=", lanes, I32(0))):
             place = next_slot(e, kept, lanes, cursor)
             with b.if_then(kept):

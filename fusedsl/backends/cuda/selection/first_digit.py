@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..compiler.numba_backend import GLOBAL, I32, I64, Emitter, emitted, ir, types
 from ..scan_sort.radix_digits import at, narrow, wide
+from ..tile.shuffle import ballot_bits
 from .select_params import (
     BELOW,
     COUNTS,
@@ -12,7 +13,6 @@ from .select_params import (
     RANKS,
     STATE_BYTES,
     Selector,
-    ballot,
     before_in_block,
     elements_of,
     next_slot,
@@ -139,7 +139,7 @@ def gather_candidates(e, *given, kinds, chosen: Selector):
     for value, column, there in elements_of(e, chosen, held, kinds, first, last):
         digit = chosen.first_digit(e, chosen.order.key_of(e, value)[0])
         kept = b.and_(there, chosen.keeps(e, digit, prefixes))
-        lanes = ballot(e, kept)
+        lanes = ballot_bits(e, kept)
         with b.if_then(b.icmp_unsigned("!=", lanes, I32(0))):
             slot = next_slot(e, kept, lanes, counter)
             with b.if_then(kept):

@@ -22,7 +22,6 @@ STATE_BYTES = 384  # of shared memory before the bins: prefixes, ranks, counts, 
 RANKS, COUNTS, COUNTERS, TOTALS = 32, 40, 48, 64  # where they begin, in words; prefixes are first
 CURSOR, OWN, BELOW = COUNTERS, COUNTERS + 1, COUNTERS + 2  # next place, elements of the block, kept below a prefix
 NEXT = "{\n.reg .pred p;\nsetp.ne.s32 p, $3, 0;\nmov.b32 $0, 0;\n@p atom.SPACE.add.u32 $0, [$1], $2;\n}"
-BALLOT = "{\n.reg .pred p;\nsetp.ne.s32 p, $1, 0;\nvote.sync.ballot.b32 $0, p, 0xffffffff;\n}"
 
 
 @dataclass(frozen=True)
@@ -157,11 +156,6 @@ def elements_of(e: Emitter, chosen: Selector, held: ir.Value, kinds: tuple, firs
         room = tile.valid(e, kinds[1], first, last, vector)
         there = room.has(b, within) if room is not None else I1(1)
         yield value, b.add(begin, I64(vector * tile.step + within)), there
-
-
-def ballot(e: Emitter, flag: ir.Value) -> ir.Value:
-    """The lanes of the warp whose flag is set, as bits."""
-    return e.asm(I32, BALLOT, "=r,r", [e.builder.zext(flag, I32)], side_effect=True)
 
 
 def next_slot(e: Emitter, flag: ir.Value, lanes: ir.Value, counter: ir.Value) -> ir.Value:

@@ -1,4 +1,4 @@
-"""Warp shuffles (shfl.sync)."""
+"""Warp shuffles (shfl.sync) and votes (vote.sync)."""
 
 from __future__ import annotations
 
@@ -31,3 +31,9 @@ def shuffle(e: Emitter, mode: str, value: ir.Value, distance: int | ir.Value, la
     if isinstance(kind, ir.IntType) and kind.width < 32:
         return b.trunc(moved[0], kind)
     return b.bitcast(moved[0], kind)
+
+
+def ballot_bits(e: Emitter, flag: ir.Value) -> ir.Value:
+    """A word with a bit for each lane of the warp (vote.ballot)."""
+    text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
+    return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], side_effect=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..compiler.numba_backend import F32, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
+from .shuffle import ballot_bits
 
 KINDS = {types.int32: I32, types.int64: I64, types.float32: F32}
 LETTERS = {types.int32: "r", types.int64: "l", types.float32: "f"}
@@ -110,12 +111,6 @@ def warp_uniform(e, value, *, kinds):
     descriptors, go to uniform registers."""
     text = "redux.sync.or.b32 $0, $1, 0xffffffff;"
     return e.asm(I32, text, "=r,r", [e.cast(value, kinds[0], i32)], side_effect=True)
-
-
-def ballot_bits(e: Emitter, flag: ir.Value) -> ir.Value:
-    """A word with a bit for each lane of the warp (vote.ballot)."""
-    text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
-    return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], side_effect=True)
 
 
 @emitted(i32)

@@ -9,8 +9,7 @@ from functools import partial
 from ...compiler.numba_backend import I32, I64, emitted, types
 from ...mma.smem_swizzle import CHUNKS, SwizzledTile, start_of, swizzled
 from ...tile.scalar_functions import elements_of, mapped
-from ...tile.shuffle import WARP, shuffle
-from ...tile.sm90 import ballot_bits
+from ...tile.shuffle import WARP, ballot_bits, shuffle
 
 i32, i64 = types.int32, types.int64
 
