@@ -23,7 +23,7 @@ and.b32 same, same, lanes;
 """
 VOTES = "".join(VOTE.format(1 << bit) for bit in range(DIGIT_BITS))
 MATCH = "{\n.reg .pred set;\n.reg .b32 bit, lanes, same;\nmov.b32 same, -1;\n" + VOTES + "mov.b32 $0, same;\n}"
-NEXT = "{\n.reg .pred p;\nsetp.ne.s32 p, $3, 0;\nmov.b32 $0, 0;\n@p atom.shared.add.u32 $0, [$1], $2;\n}"
+ADD_WHERE = "{\n.reg .pred p;\nsetp.ne.s32 p, $3, 0;\nmov.b32 $0, 0;\n@p atom.SPACE.add.u32 $0, [$1], $2;\n}"
 
 
 def lane_of(e: Emitter) -> ir.Value:
@@ -37,6 +37,40 @@ def warp_of(e: Emitter) -> ir.Value:
 def same_digit(e: Emitter, digit: ir.Value) -> ir.Value:
     """The lanes whose digit is this lane's, as bits: of the votes on each bit those that agree."""
     return e.asm(I32, MATCH, "=r,r", [digit], side_effect=True)
+
+
+def add_where(e: Emitter, leads: ir.Value, counter: ir.Value, count: ir.Value) -> ir.Value:
+    """What a counter in shared (32-bit) or global memory was before a lane that leads adds to it; 0 in other lanes."""
+    space, letter = ("shared", "r") if counter.type == I32 else ("global", "l")
+    given = [counter, count, e.builder.zext(leads, I32)]
+    return e.asm(I32, ADD_WHERE.replace("SPACE", space), f"=r,{letter},r,r,~{{memory}}", given, side_effect=True)
+
+
+def inclusive_sum(e: Emitter, value: ir.Value) -> ir.Value:
+    """The sum of what the lanes of the warp up to this one have."""
+    b, lane, sums = e.builder, lane_of(e), value
+    for distance in (1, 2, 4, 8, 16):
+        other = shuffle(e, "up", sums, distance, WARP)
+        sums = b.select(b.icmp_unsigned(">=", lane, I32(distance)), b.add(sums, other), sums)
+    return sums
+
+
+def sum_before(e: Emitter, value: ir.Value, totals: ir.Value, warp: ir.Value, warps: int) -> ir.Value:
+    """The sum of what the threads before this one have, in the first `warps` warps of a block.
+
+    Each warp leaves its total in shared memory, as that of number `warp`; all threads call this together.
+    """
+    b, sums = e.builder, inclusive_sum(e, value)
+    before = b.sub(sums, value)
+    if warps == 1:
+        return before
+    with b.if_then(b.icmp_unsigned("==", lane_of(e), I32(WARP - 1))):
+        b.store(sums, b.gep(totals, [warp]))
+    e.barrier()
+    for other in range(warps - 1):
+        total = b.load(b.gep(totals, [I32(other)]))
+        before = b.add(before, b.select(b.icmp_unsigned("<", I32(other), warp), total, I32(0)))
+    return before
 
 
 def opaque(e: Emitter, word: ir.Value) -> ir.Value:
@@ -184,28 +218,15 @@ class DigitRanks:
             leaders.append(b.sub(I32(WARP - 1), e.call(I32, "llvm.ctlz.i32", [mask, ir.Constant(I1, 0)])))
             count = b.add(before[-1], I32(1))  # of all, where the leader is: the last of them
             address = b.ptrtoint(b.gep(self.own, [digit]), I32)
-            leads = b.zext(b.icmp_unsigned("==", leaders[-1], lane), I32)
-            begins.append(e.asm(I32, NEXT, "=r,r,r,r,~{memory}", [address, count, leads], side_effect=True))
+            begins.append(add_where(e, b.icmp_unsigned("==", leaders[-1], lane), address, count))
         from_leaders = [shuffle(e, "idx", begin, leader) for begin, leader in zip(begins, leaders)]
         return [b.add(begin, count) for begin, count in zip(from_leaders, before)]
 
     def before(self, value: ir.Value) -> ir.Value:
         """The sum of what the threads before this one have, as far as they have bins of their own."""
-        e, b, lane, sums = self.e, self.e.builder, lane_of(self.e), value
-        for distance in (1, 2, 4, 8, 16):
-            other = shuffle(e, "up", sums, distance, WARP)
-            sums = b.select(b.icmp_unsigned(">=", lane, I32(distance)), b.add(sums, other), sums)
-        before, warps = b.sub(sums, value), min(self.warps, BINS // WARP)
-        if warps == 1:
-            return before
-        warp = b.and_(warp_of(e), I32(warps - 1))
-        with b.if_then(b.icmp_unsigned("==", lane, I32(WARP - 1))):
-            b.store(sums, b.gep(self.totals, [warp]))
-        e.barrier()
-        for other in range(warps - 1):
-            total = b.load(b.gep(self.totals, [I32(other)]))
-            before = b.add(before, b.select(b.icmp_unsigned("<", I32(other), warp), total, I32(0)))
-        return before
+        warps = min(self.warps, BINS // WARP)
+        warp = self.e.builder.and_(warp_of(self.e), I32(warps - 1))
+        return sum_before(self.e, value, self.totals, warp, warps)
 
     def _sum(self, values: list[ir.Value]) -> ir.Value:
         total = values[0]

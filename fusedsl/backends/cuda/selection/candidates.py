@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..compiler.numba_backend import GLOBAL, I1, I32, I64, Emitter, emitted, ir, types
-from ..scan_sort.radix_digits import at
+from ..scan_sort.digit_ranks import inclusive_sum, lane_of, warp_of
+from ..scan_sort.radix_digits import at, thread
 from ..tile.loops import repeated
-from ..tile.shuffle import WARP, ballot_bits, shuffle
+from ..tile.shuffle import WARP, ballot_bits
 from .first_digit import Found
 from .select_params import (
     BELOW,
@@ -17,10 +18,8 @@ from .select_params import (
     COUNTS,
     RANKS,
     Selector,
-    lane,
     next_slot,
     numbers_below,
-    thread,
 )
 
 BUFFERS = 3  # of counts of digits, in turn: one that is counted in, one that is read, one that is cleared
@@ -106,7 +105,7 @@ def add_next_digits(e, counts, turn, block, *, chosen: Selector):
 @emitted(types.int32)
 def narrow_ranks(e, counts, turn, shift, *, chosen: Selector):
     """`narrow(counts, turn, shift)`: the prefixes get the digits of their ranks; how many candidates are kept."""
-    b, warp = e.builder, _warp(e)
+    b, warp = e.builder, warp_of(e)
     here, width = _counts_at(e, chosen, counts, turn), digit_width(e, shift)
     with b.if_then(b.icmp_unsigned("<", warp, I32(chosen.ranks))):
         for k in range(chosen.ranks):
@@ -116,23 +115,15 @@ def narrow_ranks(e, counts, turn, shift, *, chosen: Selector):
     return chosen.kept(e)
 
 
-def _warp(e: Emitter) -> ir.Value:
-    return e.builder.lshr(thread(e), I32(5))
-
-
 def _narrow_rank(e: Emitter, chosen: Selector, k: int, counts: ir.Value, width: ir.Value) -> None:
     """A warp finds the bin of a rank."""
-    b, own = e.builder, lane(e)
+    b, own = e.builder, lane_of(e)
     first = b.add(b.mul(own, I32(EACH)), I32(k * BINS))
     each = [b.load(at(e, counts, b.add(first, I32(n)), I32)) for n in range(EACH)]
     total = I32(0)
     for count in each:
         total = b.add(total, count)
-    sums = total
-    for distance in (1, 2, 4, 8, 16):
-        other = shuffle(e, "up", sums, distance, WARP)
-        sums = b.select(b.icmp_unsigned(">=", own, I32(distance)), b.add(sums, other), sums)
-    before = b.sub(sums, total)
+    before = b.sub(inclusive_sum(e, total), total)
     prefix, rank = b.load(chosen.prefix(e, k)), b.load(chosen.word(e, RANKS + k))
     prefix = b.shl(prefix, b.zext(width, chosen.code))
     below = b.load(chosen.word(e, BELOW)) if chosen.count else I32(0)

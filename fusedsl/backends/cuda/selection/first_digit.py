@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..compiler.numba_backend import GLOBAL, I32, I64, Emitter, emitted, ir, types
-from ..scan_sort.radix_digits import at, narrow, wide
+from ..scan_sort.radix_digits import at, narrow, thread, wide
 from ..tile.shuffle import ballot_bits
 from .select_params import (
     BELOW,
@@ -18,7 +18,6 @@ from .select_params import (
     next_slot,
     numbers_below,
     spread,
-    thread,
 )
 
 

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..compiler.numba_backend import I1, I32, I64, SHARED, Emitter, ir, numba_type, types
+from ..scan_sort.digit_ranks import add_where, lane_of, sum_before, warp_of
+from ..scan_sort.radix_digits import thread
 from ..scan_sort.sort_keys import Entry, KeyCodec
 from ..tile.loops import repeated
 from ..tile.shuffle import WARP, shuffle
@@ -21,7 +23,6 @@ TAG_BITS = 32  # a column and a bit, below 2^30 columns
 STATE_BYTES = 384  # of shared memory before the bins: prefixes, ranks, counts, counters, totals of warps
 RANKS, COUNTS, COUNTERS, TOTALS = 32, 40, 48, 64  # where they begin, in words; prefixes are first
 CURSOR, OWN, BELOW = COUNTERS, COUNTERS + 1, COUNTERS + 2  # next place, elements of the block, kept below a prefix
-NEXT = "{\n.reg .pred p;\nsetp.ne.s32 p, $3, 0;\nmov.b32 $0, 0;\n@p atom.SPACE.add.u32 $0, [$1], $2;\n}"
 
 
 @dataclass(frozen=True)
@@ -135,14 +136,6 @@ def selector(order: KeyCodec, count: int, ranks: int) -> Selector:
     return Selector(order, count, ranks)
 
 
-def thread(e: Emitter) -> ir.Value:
-    return e.special_register("tid.x")
-
-
-def lane(e: Emitter) -> ir.Value:
-    return e.builder.and_(thread(e), I32(WARP - 1))
-
-
 def elements_of(e: Emitter, chosen: Selector, held: ir.Value, kinds: tuple, first: ir.Value, last: ir.Value):
     """(element, column, whether it is there) of a thread's tile."""
     tile, kind, b = chosen.order.tile, numba_type(chosen.order.kind.name), e.builder
@@ -160,12 +153,10 @@ def elements_of(e: Emitter, chosen: Selector, held: ir.Value, kinds: tuple, firs
 
 def next_slot(e: Emitter, flag: ir.Value, lanes: ir.Value, counter: ir.Value) -> ir.Value:
     """A place for each lane whose flag is set, from a counter in shared (32-bit) or global memory."""
-    b, own = e.builder, lane(e)
+    b, own = e.builder, lane_of(e)
     lower = b.sub(b.shl(I32(1), own), I32(1))
     count = e.call(I32, "llvm.ctpop.i32", [lanes])
-    leads = b.zext(b.icmp_unsigned("==", own, I32(0)), I32)
-    space, letter = ("shared", "r") if counter.type == I32 else ("global", "l")
-    begin = e.asm(I32, NEXT.replace("SPACE", space), f"=r,{letter},r,r,~{{memory}}", [counter, count, leads], True)
+    begin = add_where(e, b.icmp_unsigned("==", own, I32(0)), counter, count)
     return b.add(shuffle(e, "idx", begin, 0), e.call(I32, "llvm.ctpop.i32", [b.and_(lanes, lower)]))
 
 
@@ -188,17 +179,6 @@ def spread(first: ir.Value, e: Emitter, count: int, chosen: Selector) -> Iterato
 
 def before_in_block(e: Emitter, chosen: Selector, value: ir.Value) -> ir.Value:
     """The sum of what the threads before this one have; all threads of the block call this together."""
-    b, own, sums = e.builder, lane(e), value
-    for distance in (1, 2, 4, 8, 16):
-        other = shuffle(e, "up", sums, distance, WARP)
-        sums = b.select(b.icmp_unsigned(">=", own, I32(distance)), b.add(sums, other), sums)
-    before, warp = b.sub(sums, value), b.lshr(thread(e), I32(5))
-    totals = chosen.word(e, TOTALS)
-    with b.if_then(b.icmp_unsigned("==", own, I32(WARP - 1))):
-        b.store(sums, b.gep(totals, [warp]))
-    e.barrier()
-    for other in range(chosen.threads // WARP - 1):
-        total = b.load(b.gep(totals, [I32(other)]))
-        before = b.add(before, b.select(b.icmp_unsigned("<", I32(other), warp), total, I32(0)))
+    before = sum_before(e, value, chosen.word(e, TOTALS), warp_of(e), chosen.threads // WARP)
     e.barrier()
     return before
