@@ -11,10 +11,10 @@ from ..scan_sort.radix_digits import at, thread
 from ..tile.loops import repeated
 from ..tile.shuffle import WARP, ballot_bits
 from .first_digit import Found
+from .schedule import BITS, BUFFERS
 from .select_params import (
     BELOW,
     BINS,
-    BITS,
     COUNTS,
     RANKS,
     Selector,
@@ -22,7 +22,6 @@ from .select_params import (
     numbers_below,
 )
 
-BUFFERS = 3  # of counts of digits, in turn: one that is counted in, one that is read, one that is cleared
 EACH = BINS // WARP
 
 

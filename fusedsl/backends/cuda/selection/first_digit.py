@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..compiler.numba_backend import GLOBAL, I32, I64, Emitter, emitted, ir, types
 from ..scan_sort.radix_digits import at, narrow, thread, wide
 from ..tile.shuffle import ballot_bits
+from .schedule import STATE_BYTES
 from .select_params import (
     BELOW,
     COUNTS,
     CURSOR,
     OWN,
     RANKS,
-    STATE_BYTES,
     Selector,
     before_in_block,
     elements_of,
@@ -70,7 +72,7 @@ def locate_ranks(e, counts, cursor, columns, *ranks, chosen: Selector):
     b, own = e.builder, thread(e)
     with b.if_then(b.icmp_unsigned("==", own, I32(0))):
         b.store(I32(0), chosen.word(e, OWN))
-    places, each = list(spread(own, e, size, chosen)), []
+    places, each = list(spread(e, chosen, own, size)), []
     for number, there in places:
         each.append(b.select(there, b.load(at(e, counts, number, I32)), I32(0)))
     wanted = [_clamped(e, rank, columns) for rank in ranks]
@@ -88,11 +90,14 @@ def locate_ranks(e, counts, cursor, columns, *ranks, chosen: Selector):
     return chosen.kept(e)
 
 
+@dataclass(frozen=True)
 class Found:
     """What is known of a rank once its bin is: the prefix, the rank in the bin, its count, those below it."""
 
-    def __init__(self, prefix: ir.Value, rank: ir.Value, count: ir.Value, below: ir.Value) -> None:
-        self.prefix, self.rank, self.count, self.below = prefix, rank, count, below
+    prefix: ir.Value
+    rank: ir.Value
+    count: ir.Value
+    below: ir.Value
 
     def store(self, e: Emitter, chosen: Selector, number: int) -> None:
         """Into the state of a rank, if the rank is in this bin."""

@@ -17,10 +17,10 @@ from ..scan_sort.sort_method import sort_of
 from ..scan_sort.sort_schedule import SortSchedule
 from ..schedule_base import Extents
 
-FIRST_BITS, BITS = 11, 8  # of the first digit, and of those of candidates
+FIRST_BITS, BITS = 11, 8  # of the first digit, which is counted in the row itself, and of those of candidates
 READINGS = 2  # of a row
-BUFFERS = 3  # of counts of digits of candidates
-STATE_BYTES = 384  # of shared memory for prefixes, ranks and counters
+BUFFERS = 3  # of counts of digits, in turn: one that is counted in, one that is read, one that is cleared
+STATE_BYTES = 384  # of shared memory before the bins: prefixes, ranks, counts, counters, totals of warps
 HEADER = 4  # counters of a row: two of the barrier, the next place among all candidates and among those collected
 THREADS, MORE_BLOCKS_THREADS = 512, 256  # of a block; of one whose threads take so many registers that few fit
 ELEMENTS, BYTES = 8, 32  # of a thread in a tile, and of the widest array there, at most; but a vector at least

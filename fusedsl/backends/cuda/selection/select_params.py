@@ -16,12 +16,12 @@ from ..scan_sort.radix_digits import thread
 from ..scan_sort.sort_keys import Entry, KeyCodec
 from ..tile.loops import repeated
 from ..tile.shuffle import WARP, shuffle
+from .schedule import BITS, FIRST_BITS, STATE_BYTES
 
-FIRST_BITS, BITS = 11, 8  # of the digit that is counted in the row itself, and of those of candidates
 BINS = 1 << BITS
 TAG_BITS = 32  # a column and a bit, below 2^30 columns
-STATE_BYTES = 384  # of shared memory before the bins: prefixes, ranks, counts, counters, totals of warps
-RANKS, COUNTS, COUNTERS, TOTALS = 32, 40, 48, 64  # where they begin, in words; prefixes are first
+# where they begin in the state, in words; prefixes are first
+RANKS, COUNTS, COUNTERS, TOTALS = 32, 40, 48, 64
 CURSOR, OWN, BELOW = COUNTERS, COUNTERS + 1, COUNTERS + 2  # next place, elements of the block, kept below a prefix
 
 
@@ -169,7 +169,7 @@ def numbers_below(e: Emitter, chosen: Selector, limit: ir.Value) -> Iterator[ir.
         yield number
 
 
-def spread(first: ir.Value, e: Emitter, count: int, chosen: Selector) -> Iterator[tuple[ir.Value, ir.Value]]:
+def spread(e: Emitter, chosen: Selector, first: ir.Value, count: int) -> Iterator[tuple[ir.Value, ir.Value]]:
     """(number, whether it is below `count`) of a thread's bins: neighbours, one after another."""
     each, b = max(1, count // chosen.threads), e.builder
     for k in range(each):
