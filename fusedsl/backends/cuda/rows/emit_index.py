@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_text import SourceBuilder
+from ..rows_and_columns import grid_dim
 from ..scan_sort import tile_row
-from ..tile import Tile, block_dim_x, block_dim_y, block_idx, divide, thread_idx, thread_idx_y, udiv
+from ..tile import (
+    Tile,
+    block_dim_x,
+    block_dim_y,
+    block_idx,
+    divide,
+    grid_barrier_reset,
+    grid_barrier_wait,
+    thread_idx,
+    thread_idx_y,
+    udiv,
+)
 from .schedule import LOOP_BLOCK, WARP, RowSchedule
 
 
@@ -215,3 +228,37 @@ class RowIndex:
         self.src.assign("start", f"{self.multi_axis.index}(thread_in_row)")
         if self.schedule.resident:
             self.multi_axis.emit_offsets()
+
+
+@dataclass
+class SharedRows:
+    """Rows that resident blocks share, row after row: the blocks of a row wait for each other at grid barriers."""
+
+    index: RowIndex
+    counters: int  # semaphores of a row, of which the first two are those of its barrier
+
+    @contextmanager
+    def each(self) -> Iterator[None]:
+        """The loop of a block over its rows; it waits for the others before the next one."""
+        src, index = self.index.src, self.index.index
+        self.index.find_block(f"int32(max({udiv(grid_dim(), 'int32(count)')}, 1))")
+        src.assign("row_groups", f"int32({udiv(grid_dim(), 'blocks_per_row')})")
+        src.assign("row_index", f"{index}(row_group)")
+        src.assign("arrivals", "int32(0)")
+        with src.while_("row_index < count"):
+            self.index.find_row("row_index")
+            self.index.find_columns()
+            yield
+            self.wait()
+            src.assign("row_index", f"{index}(row_index + row_groups)")
+        with src.if_("row_group < count"):
+            src.emit(grid_barrier_reset("semaphores", self._first_counter, "blocks_per_row"))
+
+    def wait(self) -> None:
+        """Wait for the other blocks of the row."""
+        self.index.src.assign("arrivals", "int32(arrivals + blocks_per_row)")
+        self.index.src.emit(grid_barrier_wait("semaphores", self._first_counter, "arrivals"))
+
+    @property
+    def _first_counter(self) -> str:
+        return f"row_group * {self.counters}"

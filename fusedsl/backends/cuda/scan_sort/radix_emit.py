@@ -12,9 +12,8 @@ from ..emit.phase_emitter import PhaseEmitter
 from ..emit.source_text import TILE, SourceBuilder, header
 from ..rows.emit_early_gathers import EarlyGathers
 from ..rows.emit_elements import RowElements
-from ..rows.emit_index import RowIndex
-from ..rows_and_columns import grid_dim
-from ..tile import Tile, grid_barrier_reset, grid_barrier_wait, udiv
+from ..rows.emit_index import RowIndex, SharedRows
+from ..tile import Tile
 from . import (
     add_counts,
     clear_counts,
@@ -105,31 +104,22 @@ class RadixRow:
         self.elements = RowElements(self.index, EarlyGathers({}), store_predicate=first, prefetch=False)
         self.sort = RankedRow(src, schedule, self.index.bases)
         self.elements.take = self.sort.emit
+        sort = sort_of(src.kernel)
+        assert sort is not None
+        self.order, self.shared = sort, SharedRows(self.index, counters(sort))
 
     @contextmanager
     def rows(self, emitter: PhaseEmitter) -> Iterator[None]:
-        src, index, sort = self.src, self.index.index, sort_of(self.src.kernel)
-        assert sort is not None
         self.elements.define()
-        self.sort.define(sort, self.schedule.items)
-        src.read_scalars()
-        self.index.find_block(f"int32(max({udiv(grid_dim(), 'int32(count)')}, 1))")
-        src.assign("row_groups", f"int32({udiv(grid_dim(), 'blocks_per_row')})")
-        src.assign("row_index", f"{index}(row_group)")
-        src.assign("arrivals", "int32(0)")
-        with src.while_("row_index < count"):
-            self.index.find_row("row_index")
-            self.index.find_columns()
-            self._workspace_addresses(sort)
+        self.sort.define(self.order, self.schedule.items)
+        self.src.read_scalars()
+        with self.shared.each():
+            self._workspace_addresses()
             yield
-            self._grid_barrier()
-            src.assign("row_index", f"{index}(row_index + row_groups)")
-        with src.if_("row_group < count"):
-            src.emit(grid_barrier_reset("semaphores", f"row_group * {counters(sort)}", "blocks_per_row"))
 
-    def _workspace_addresses(self, sort: Sort) -> None:
+    def _workspace_addresses(self) -> None:
         """Where the row's words are, the states of its tiles, and the counts of its digits."""
-        src, shift = self.src, self.schedule.tile.bit_length() - 1
+        src, sort, shift = self.src, self.order, self.schedule.tile.bit_length() - 1
         pair_bytes = 2 * (word_bytes(sort) + 4 * sort.has_positions)
         src.assign("tiles", f"int32((columns + {self.schedule.tile - 1}) >> {shift})")
         src.assign("padded_columns", f"int64((columns + {PADDING - 1}) & {-PADDING})")
@@ -137,13 +127,6 @@ class RadixRow:
         src.assign("row_words", "workspace + int64(row_group) * room")
         src.assign("states", f"row_words + padded_columns * {pair_bytes}")
         src.assign("counts", f"semaphores + int64(row_group) * {4 * counters(sort)} + 8")  # behind those of the barrier
-
-    def _grid_barrier(self) -> None:
-        """Wait for the other blocks of the row."""
-        sort = sort_of(self.src.kernel)
-        assert sort is not None
-        self.src.assign("arrivals", "int32(arrivals + blocks_per_row)")
-        self.src.emit(grid_barrier_wait("semaphores", f"row_group * {counters(sort)}", "arrivals"))
 
     def run_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         if phase.ranks:
@@ -172,12 +155,12 @@ class RadixRow:
     def _sort(self, sort: Sort) -> None:
         """The sweeps: after each one the blocks wait for all others."""
         src, functions = self.src, self.sort.functions
-        self._grid_barrier()
+        self.shared.wait()
         src.emit("buffer = int32(0)", "moves = int32(0)", "digit = int32(0)")
         with src.while_(f"digit < {passes(sort)}"):
             share = ("columns", "digit", "counts", "states", "tiles", "block_in_row", "blocks_per_row")
             src.assign("moved", functions["sweep_row"]("row_words", "padded_columns", "buffer", "moves", *share))
-            self._grid_barrier()
+            self.shared.wait()
             with src.if_("block_in_row == 0"):
                 src.emit(functions["clear_row_counts"]("counts", "digit"))
             src.assign("buffer", "int32(buffer ^ moved)")

@@ -11,13 +11,12 @@ from ..emit.phase_emitter import PhaseEmitter
 from ..emit.source_text import TILE, SourceBuilder, header
 from ..rows.emit_early_gathers import EarlyGathers
 from ..rows.emit_elements import RowElements
-from ..rows.emit_index import RowIndex
-from ..rows_and_columns import grid_dim
+from ..rows.emit_index import RowIndex, SharedRows
 from ..scan_sort import columns_of, key_codec, load_entries, load_entry, load_entry_at, values_of
 from ..scan_sort.scan_schedule import max_misalignment
 from ..scan_sort.sort_emit import THREAD_GROUP, RowSort
 from ..scan_sort.sort_method import sort_of
-from ..tile import Tile, grid_barrier_reset, grid_barrier_wait, udiv
+from ..tile import Tile
 from . import (
     add_first_digits,
     add_next_digits,
@@ -133,27 +132,16 @@ class SelectedRow:
         self.elements.take = self.sort.emit
         sort = sort_of(src.kernel)
         assert sort is not None
-        self.order = sort
+        self.order, self.shared = sort, SharedRows(self.index, counters(sort))
 
     @contextmanager
     def rows(self, emitter: PhaseEmitter) -> Iterator[None]:
-        src, index = self.src, self.index.index
         self.elements.define()
         self.sort.define(self.order, self.schedule)
-        src.read_scalars()
-        self.index.find_block(f"int32(max({udiv(grid_dim(), 'int32(count)')}, 1))")
-        src.assign("row_groups", f"int32({udiv(grid_dim(), 'blocks_per_row')})")
-        src.assign("row_index", f"{index}(row_group)")
-        src.assign("arrivals", "int32(0)")
-        with src.while_("row_index < count"):
-            self.index.find_row("row_index")
-            self.index.find_columns()
+        self.src.read_scalars()
+        with self.shared.each():
             self._find_room()
             yield
-            self._grid_barrier()
-            src.assign("row_index", f"{index}(row_index + row_groups)")
-        with src.if_("row_group < count"):
-            src.emit(grid_barrier_reset("semaphores", f"row_group * {counters(self.order)}", "blocks_per_row"))
 
     def _find_room(self) -> None:
         """Where the candidates of the row are, and the counts of its digits."""
@@ -164,11 +152,6 @@ class SelectedRow:
         src.assign("cursors", f"semaphores + int64(row_group) * {4 * counters(self.order)} + 8")  # behind the barrier's
         src.assign("counts", f"cursors + {4 * HEADER - 8}")
         src.assign("digit_counts", f"counts + {4 * first_bins(self.order)}")
-
-    def _grid_barrier(self) -> None:
-        """Wait for the other blocks of the row."""
-        self.src.assign("arrivals", "int32(arrivals + blocks_per_row)")
-        self.src.emit(grid_barrier_wait("semaphores", f"row_group * {counters(self.order)}", "arrivals"))
 
     def run_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         if phase.ranks:
@@ -182,11 +165,11 @@ class SelectedRow:
         src.emit(functions["clear_state"]())
         self._read(emitter, number, phase, "count")
         src.emit(functions["add_row_keys"]("counts"))
-        self._grid_barrier()
+        self.shared.wait()
         places = [self._rank(place) for place in ranks(self.order)]
         src.assign("total", functions["find_ranks"]("counts", "cursors", "columns", *places))
         self._read(emitter, number, phase, "gather")
-        self._grid_barrier()
+        self.shared.wait()
         with src.if_("block_in_row == 0"):
             src.emit(functions["clear_row_counts"]("cursors", "int32(1)"))
             src.emit(functions["clear_row_counts"]("counts", f"int32({first_bins(self.order)})"))
@@ -227,14 +210,14 @@ class SelectedRow:
             src.emit(functions["clear_bins"]())
             src.emit(functions["count_candidates"]("candidates", "candidates_there", "shift", *SHARE))
             src.emit(functions["add_digit_bins"]("digit_counts", "turn", "block_in_row"))
-            self._grid_barrier()
+            self.shared.wait()
             src.assign("total", functions["narrow_found"]("digit_counts", "turn", "shift"))
             src.assign("shift", functions["next_shift"]("shift"))
             src.assign("turn", "int32(turn + 1)")
         with src.if_("turn > 0"):
             where = ("collected", "cursors + 4", *SHARE)
             src.emit(functions["collect_kept"]("candidates", "candidates_there", "shift", *where))
-            self._grid_barrier()
+            self.shared.wait()
             with src.if_("block_in_row == 0"):
                 src.emit(functions["clear_row_counts"]("cursors + 4", "int32(1)"))
                 number = BUFFERS * len(ranks(sort)) << BITS
