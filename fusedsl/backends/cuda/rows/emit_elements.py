@@ -9,7 +9,7 @@ from functools import cached_property
 
 from ....kernel_ir.kernel import Load, Position
 from ....kernel_ir.memory_access import ACCESS_BYTES
-from ....kernel_ir.phase import Body, Phase, Reduction, Store, Value
+from ....kernel_ir.phase import Body, Phase, Reduction, Sort, Store, Value
 from ....kernel_ir.register_pressure import stays_packed
 from ..emit.phase_emitter import PhaseEmitter, ReductionIntrinsics
 from ..emit.source_text import TILE
@@ -60,7 +60,7 @@ class RowElements:
         self.peeled = PeeledElements(self.index) if self.index.peeled_elements else None
         self.scans = RowScans(self.src, self.schedule, self.index.row)
         self.sort = RowSort(self.src, self.schedule, self.index.bases)
-        self.take: Callable[[Phase, str], None] = self.sort.emit  # elements that are put in order
+        self.take: Callable[[Sort, str], None] = self.sort.emit  # elements that are put in order
 
     def define(self) -> ThreadGroupIntrinsics:
         """Define the tiles and the thread group."""
@@ -210,7 +210,8 @@ class RowElements:
         if self.peeled:
             self.peeled.compute(number, phase)
         self.scans.emit(emitter, number, phase)
-        self.take(phase, self.index.column)
+        if phase.sort is not None:
+            self.take(phase.sort, self.index.column)
         emitter.store_elements(number, phase, self.peeled.stores(number, phase) if self.peeled else ())
 
     def _provide_arguments(self, emitter: PhaseEmitter, phase: Phase) -> Body:

@@ -43,10 +43,9 @@ def emit_radix_sort(kernel: KernelIR, schedule: RadixSortSchedule) -> str:
 class RankedRow(RowSort):
     """The words of a row in global memory, and what phases over the ranks read of them."""
 
-    def emit(self, phase: Phase, column: str) -> None:
-        if phase.sort is not None:
-            value = self.src.element(phase.sort.key.name)
-            self.src.emit(self.functions["store_row_words"]("row_words", value, column, "columns"))
+    def emit(self, sort: Sort, column: str) -> None:
+        value = self.src.element(sort.key.name)
+        self.src.emit(self.functions["store_row_words"]("row_words", value, column, "columns"))
 
     def define(self, sort: Sort, items: int) -> None:
         """The intrinsics of the sort."""

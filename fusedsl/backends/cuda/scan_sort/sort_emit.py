@@ -137,11 +137,8 @@ class RowSort:
         row = "row0" if src.kernel.row_axes == 1 else "row"
         src.assign("work", f"workspace + int64({row}) * slots * {2 * bytes_each}")
 
-    def emit(self, phase: Phase, column: str) -> None:
+    def emit(self, sort: Sort, column: str) -> None:
         """The elements of a phase go into the order, once its bodies have run."""
-        sort = phase.sort
-        if sort is None:
-            return
         src, method, value = self.src, self.method.method, self.src.element(sort.key.name)
         if self.schedule.resident:
             self._define(sort)

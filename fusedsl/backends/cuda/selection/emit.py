@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ....kernel_ir.kernel import KernelIR
@@ -50,8 +50,6 @@ def emit_selection(kernel: KernelIR, schedule: SelectSchedule) -> str:
 class SelectedOrder:
     """The candidates of a row, and what phases over the ranks read of them."""
 
-    step = "count"  # what is done with the elements of a phase: "count" or "gather"
-
     def __init__(self, src: SourceBuilder, row: RowSort):
         self.src, self.row, self.index, self.functions = src, row, row.index, row.functions
 
@@ -84,14 +82,14 @@ class SelectedOrder:
                 load = load_entry_at(codec) if isinstance(place, Value) else load_entry(codec, place)
             self.row.bind(**{f"load_rank_{k}": load})
 
-    def emit(self, phase: Phase, column: str) -> None:
-        if phase.sort is None:
-            return
-        given = (self.src.element(phase.sort.key.name), column, "columns")
-        if self.step == "count":
-            self.src.emit(self.functions["count_row_keys"](*given))
-        else:
-            self.src.emit(self.functions["gather_row"](*given, "candidates"))
+    def count(self, sort: Sort, column: str) -> None:
+        """The first digits of a tile are counted."""
+        self.src.emit(self.functions["count_row_keys"](self.src.element(sort.key.name), column, "columns"))
+
+    def gather(self, sort: Sort, column: str) -> None:
+        """The elements of a tile that may be wanted go to the candidates."""
+        value = self.src.element(sort.key.name)
+        self.src.emit(self.functions["gather_row"](value, column, "columns", "candidates"))
 
     def read(self, sort: Sort) -> None:
         """What a thread holds of the first elements, and the row values that are elements of the order."""
@@ -129,7 +127,6 @@ class SelectedRow:
         first = "(thread_in_row == 0) & (block_in_row == 0)"
         self.elements = RowElements(self.index, EarlyGathers({}), store_predicate=first, prefetch=False)
         self.sort = SelectedOrder(src, self.elements.sort)
-        self.elements.take = self.sort.emit
         sort = sort_of(src.kernel)
         assert sort is not None
         self.order, self.shared = sort, SharedRows(self.index, counters(sort))
@@ -163,12 +160,12 @@ class SelectedRow:
             return
         src, functions = self.src, self.sort.functions
         src.emit(functions["clear_state"]())
-        self._read(emitter, number, phase, "count")
+        self._read(emitter, number, phase, self.sort.count)
         src.emit(functions["add_row_keys"]("counts"))
         self.shared.wait()
         places = [self._rank(place) for place in ranks(self.order)]
         src.assign("total", functions["find_ranks"]("counts", "cursors", "columns", *places))
-        self._read(emitter, number, phase, "gather")
+        self._read(emitter, number, phase, self.sort.gather)
         self.shared.wait()
         with src.if_("block_in_row == 0"):
             src.emit(functions["clear_row_counts"]("cursors", "int32(1)"))
@@ -180,9 +177,9 @@ class SelectedRow:
     def _rank(self, place: object) -> str:
         return place.name if isinstance(place, Value) else f"int64({place})"
 
-    def _read(self, emitter: PhaseEmitter, number: int, phase: Phase, step: str) -> None:
+    def _read(self, emitter: PhaseEmitter, number: int, phase: Phase, take: Callable[[Sort, str], None]) -> None:
         """A reading of the row, whose elements are counted or gathered."""
-        self.sort.step = step
+        self.elements.take = take
         with self.src.local_values():
             self._over_columns(emitter, number, phase)
         emitter.forget()
