@@ -76,10 +76,7 @@ class RankedRow(RowSort):
         src, sort, index = self.src, sort_of(self.src.kernel), self.index
         assert sort is not None
         limit, values = self.limit_of(sort), (("values", sort.values), ("positions", sort.positions))
-        names = {v.name for _, v in values if v is not None}
-        for argument in phase.element.args:
-            if argument.name not in names:
-                emitter.provide(argument)
+        ranked_names = self.provide(emitter, phase, sort)
         tile = self.schedule.threads * READ_AHEAD
         src.assign("rank", f"{index}({index}(block_in_row) * {tile} + thread_in_row)")
         with src.while_(f"rank < {limit}"):
@@ -89,7 +86,7 @@ class RankedRow(RowSort):
                     src.ready.add(value.name)
             self.work(number, phase, limit)
             src.assign("rank", f"{index}(rank + {index}(blocks_per_row) * {tile})")
-        src.ready -= names
+        src.ready -= ranked_names
 
 
 class RadixRow:

@@ -205,14 +205,19 @@ class RowSort:
                 self.src.assign(value.name, self.functions[f"ranked_{part}"]("ranked"))
                 self.src.ready.add(value.name)
 
+    def provide(self, emitter: PhaseEmitter, phase: Phase, sort: Sort) -> set[str]:
+        """Provide what a phase over the places of the order reads beside it; the names of the order's own elements."""
+        ranked = {v.name for v in (sort.values, sort.positions) if v is not None}
+        for value in phase.element.args:
+            if value.name not in ranked:
+                emitter.provide(value)
+        return ranked
+
     def emit_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
         """A phase over the places of the order: those that a thread holds, or a loop over all."""
         src, sort = self.src, sort_of(self.src.kernel)
         assert sort is not None
-        limit, ranked = self.limit_of(sort), {v.name for v in (sort.values, sort.positions) if v is not None}
-        for value in phase.element.args:
-            if value.name not in ranked:
-                emitter.provide(value)
+        limit, ranked = self.limit_of(sort), self.provide(emitter, phase, sort)
         src.assign("rank", f"{self.index}(thread_in_row)")
         if self.method.per_thread:
             self.work(number, phase, limit)

@@ -109,10 +109,7 @@ class SelectedOrder:
         """A phase over the ranks, which every block has; the first one stores."""
         sort = sort_of(self.src.kernel)
         assert sort is not None
-        names = {v.name for v in (sort.values, sort.positions) if v is not None}
-        for argument in phase.element.args:
-            if argument.name not in names:
-                emitter.provide(argument)
+        self.row.provide(emitter, phase, sort)
         self.src.assign("rank", f"{self.index}(thread_in_row)")
         self.row.work(number, phase, self.row.limit_of(sort), "block_in_row == 0")
 
