@@ -67,8 +67,8 @@ def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     slots = _slots(wide or sort.key.dtype.bits == 64)
     width = row_width(kernel)
     reach = columns + (width - 1 if any(operand.access == "peeled" for operand in kernel.operands) else 0)
-    if kernel.resident and sort.count is not None and has_few_best(sort) and reach <= ROUNDS_COLUMNS:
-        return _rounds(kernel, columns, reach, width, sort.count, hardware)
+    if kernel.resident and has_few_best(sort) and reach <= ROUNDS_COLUMNS:
+        return _rounds(kernel, columns, reach, width, hardware)
     keep = _power(sort.count or columns)
     chosen = sort.count is not None and keep <= slots // 4
     crowd = prod(extents[: kernel.row_axes]) * WARP >= hardware.multiprocessors * BUSY
@@ -94,8 +94,8 @@ def generic_sort(
     chosen = sort.count is not None and _power(sort.count) <= slots // 4
     longest = _longest(held, width, hardware)
     for size in (*SHORTER, *([ROUNDS_COLUMNS] if chosen else (size for size in LONGER if size <= longest))):
-        if reach <= size and keep <= size and sort.count is not None and has_few_best(sort):
-            schedule = _rounds(held, 0, size, width, sort.count, hardware)
+        if reach <= size and keep <= size and has_few_best(sort):
+            schedule = _rounds(held, 0, size, width, hardware)
             return held, replace(schedule, reason=schedule.reason.replace("of 0 columns", f"of {columns} columns"))
         if reach <= size and keep <= size:
             return held, _sorted(held, columns, size, width, hardware)
@@ -145,15 +145,18 @@ def _lifted(kernel: KernelIR) -> list[Value]:
     return [phase.sort.key for phase in kernel.phases if phase.sort]
 
 
-def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, count: int, hardware: Hardware) -> SortSchedule:
-    threads = 8
+def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Hardware) -> SortSchedule:
+    sort, threads = sort_of(kernel), 8
+    assert sort is not None and sort.count is not None
     while threads < WARP and reach > threads * max(width, ROUND_ELEMENTS):
         threads *= 2
     needed = -(-reach // (width * threads))
     vectors = next(v for v in VECTOR_CLASSES if v >= needed)
     below = max((v for v in VECTOR_CLASSES if v < vectors and v * width * threads <= columns), default=0)
-    reason = f"the best {count} of {columns} columns are taken out one by one by {threads} threads, that hold the row"
-    rank = SortMethod("rounds", -(-count // threads))
+    reason = (
+        f"the best {sort.count} of {columns} columns are taken out one by one by {threads} threads, that hold the row"
+    )
+    rank = SortMethod("rounds", -(-sort.count // threads))
     rows = WARPS * WARP // threads
     return _with_registers(
         kernel, hardware, reason, SortSchedule(width, vectors, below, threads, rows, 1, sort_method=rank)
