@@ -147,14 +147,12 @@ class TwoPassScanRow:
 
     @contextmanager
     def rows(self, emitter: PhaseEmitter) -> Iterator[None]:
-        src, index = self.src, self.index.index
+        src = self.src
         self.elements.define()
         src.read_scalars()
         src.fill_tables(self.schedule.block_threads)
-        src.assign("count", f"{index}(({self.index.count_rows()} + {WARP - 1}) >> {WARP.bit_length() - 1})")
-        src.assign("blocks_per_row", udiv(grid_dim(), "count"))
-        src.assign("row_group", f"int32({udiv(src.block, 'blocks_per_row')})")
-        src.assign("block_in_row", f"int32({src.block} - int32(row_group * blocks_per_row))")
+        groups = f"({self.index.count_rows()} + {WARP - 1}) >> {WARP.bit_length() - 1}"
+        self.index.find_block(udiv(grid_dim(), "count"), groups)
         self.index.find_row("row_group")
         self.index.find_columns()
         self._find_part()

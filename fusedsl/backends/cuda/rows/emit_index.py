@@ -69,9 +69,9 @@ class RowIndex:
         """Where a thread's tile begins: the row's if it is held, else that of an iteration."""
         return "start" if self.schedule.resident else "column"
 
-    def find_block(self, blocks_per_row: str) -> None:
-        """Which row, of those that blocks share, a block works on, and which of its row's blocks it is."""
-        self.src.assign("count", f"{self.index}({self.count_rows()})")
+    def find_block(self, blocks_per_row: str, groups: str = "") -> None:
+        """Which row (or one of so many groups), of those that blocks share, a block works on, and which block there."""
+        self.src.assign("count", f"{self.index}({groups or self.count_rows()})")
         self.src.assign("blocks_per_row", blocks_per_row)
         self.src.assign("row_group", f"int32({udiv(block_idx(), 'blocks_per_row')})")
         self.src.assign("block_in_row", f"int32({block_idx()} - int32(row_group * blocks_per_row))")

@@ -72,8 +72,9 @@ class TwoPassScanSchedule(RowSchedule):
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         groups = -(-prod(extents[: kernel.row_axes]) // WARP)
         (use,) = kernel.phases[0].scan_uses
-        blocks, bytes = groups * self.parts, groups * self.parts * WARP * lane_record_bytes(use)
-        launch = LaunchConfig(blocks, self.block_threads, cooperative=True, workspace=bytes)
+        blocks = groups * self.parts
+        workspace = blocks * WARP * lane_record_bytes(use)
+        launch = LaunchConfig(blocks, self.block_threads, cooperative=True, workspace=workspace)
         return replace(launch, semaphores=2 * groups, grid_multiple=groups)
 
 
@@ -94,10 +95,8 @@ def schedule_scan(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
         resident = schedule_rows(kernel, extents, hardware) if folds or extents[-1] <= LONGEST else None
         if isinstance(resident, ResidentRowSchedule) and resident.block_threads <= 1024:
             return replace(resident, epilogue_vectors=0)
-    ways = (_two_passes, _across, _linked)
-    return next(filter(None, (way(kernel, extents, hardware) for way in ways)), None) or _along(
-        kernel, extents, hardware
-    )
+    across = _two_passes(kernel, extents, hardware) or _across(kernel, extents, hardware)
+    return across or _linked(kernel, extents, hardware) or _along(kernel, extents, hardware)
 
 
 def generic_scan(
