@@ -28,12 +28,10 @@ SEGMENT_BYTES, NARROW_SEGMENT_BYTES = 256, 1024  # width of a strip: for vectors
 MERGED, LONG_PARTS = 100, 32  # blocks per strip, and iterations of each, from which on half as many blocks are used
 # measured: H100, sums and extrema of 4096 x 14336 bfloat16 and 4096 x 8192 float32, and a row by such a matrix: 7 %
 # less time by one block for each of 112 or 128 strips than by two or three
-LONG_ITERATIONS = 8  # of its loop, at least
-FEW_PARTS, UNROLL_ALONE, BUSY = (
-    4,
-    4,
-    0.8,
-)  # of parts that one block replaces; bytes in flight, as a factor; SMs with a strip
+FEW_PARTS = 4  # blocks of a strip that one replaces, at most
+LONG_ITERATIONS = 8  # of the loop of such a block, at least
+UNROLL_ALONE = 4  # times as many bytes in flight as others has such a block
+BUSY = 0.8  # of all SMs have a strip then, at least
 MANY_PARTS = 160  # most blocks per strip; more strips, which are narrower, need fewer
 STATE_BUDGET = 160  # most states times vectors of a looping thread
 SYSTEM_SHARED = 1 << 10  # bytes of shared memory that the system takes of each block

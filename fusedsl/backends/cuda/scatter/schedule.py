@@ -94,8 +94,8 @@ def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> 
     threads = _row_threads(extents[-1]) if rows else THREADS
     blocks = blocks_for(hardware, need, threads)
     registers = predicted_registers(kernel, hardware, need, blocks, threads)
-    how = "neighbours of one place merged first, then " if width > 1 or exact else "each merged "
-    how = "rows of one place merged first, then " if rows else how
+    together = "rows" if rows else "neighbours" if width > 1 or exact else ""
+    how = f"{together} of one place merged first, then " if together else "each merged "
     how += "added as exact integers" if exact else "by an atomic whose result no order changes"
     reason = (
         f"{elements} elements a thread, {how}; at most {registers} registers let {blocks} blocks of {threads} on an SM"

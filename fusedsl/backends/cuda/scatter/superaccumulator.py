@@ -81,9 +81,8 @@ def word_address(
     e: Emitter, accumulator: Superaccumulator, address: ir.Value, place: ir.Value, chunk: ir.Value
 ) -> ir.Value:
     """Where the word of a chunk is, of a place that is not negative."""
-    b = e.builder
-    group = b.mul(
-        b.zext(b.lshr(place, I32(accumulator.group.bit_length() - 1)), I64), I64(accumulator.chunks * accumulator.group)
-    )
-    within = b.add(b.mul(chunk, I32(accumulator.group)), b.and_(place, I32(accumulator.group - 1)))
-    return b.add(address, b.mul(b.add(group, b.zext(within, I64)), I64(INT64.itemsize)))
+    b, size = e.builder, accumulator.group
+    group = b.zext(b.lshr(place, I32(size.bit_length() - 1)), I64)
+    within = b.add(b.mul(chunk, I32(size)), b.and_(place, I32(size - 1)))
+    word = b.add(b.mul(group, I64(accumulator.chunks * size)), b.zext(within, I64))
+    return b.add(address, b.mul(word, I64(INT64.itemsize)))
