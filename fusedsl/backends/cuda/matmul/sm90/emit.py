@@ -63,7 +63,7 @@ class Sm90MatmulEmitter:
 
     def source(self) -> str:
         src, s = self.src, self.schedule
-        if self.kernel.pdl and s.prefetches:
+        if self.tiles.starts_early:
             src.waits_first = False
             src.emit(launch_dependents())
         src.read_scalars()
@@ -77,7 +77,7 @@ class Sm90MatmulEmitter:
                     Sm90MatmulProducer(self.tiles, self.schedule, self.maps).produce()
             with consumer:
                 src.emit(src.bind("raise_registers", setmaxnreg_inc(CONSUMER_REGISTERS))())
-                if self.kernel.pdl and s.prefetches:
+                if self.tiles.starts_early:
                     src.emit(wait_for_launches())
                 self._consume()
         if s.cluster > 1:  # shared memory stays until the other block has sent and arrived

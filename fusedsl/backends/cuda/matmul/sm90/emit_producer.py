@@ -21,12 +21,15 @@ class Sm90MatmulProducer:
 
     def __init__(self, tiles: Sm90WorkTiles, schedule: Sm90MatmulSchedule, maps: Sequence[Function]):
         self.tiles, self.src, self.kernel, self.schedule, self.maps = tiles, tiles.src, tiles.kernel, schedule, maps
+        self.all = range(len(tiles.multiplied))  # multiplied operands, by number
+        # those that are loaded before the launches ahead of this one have ended: arguments of the call
+        self.early = [n for n in self.all if tiles.starts_early and tiles.multiplied[n] in tiles.kernel.given]
 
     def produce(self) -> None:
         """Emit the loads of one thread: every K-slice of one tile after another, as stages become empty."""
         src = self.src
         src.emit("tile, stage, parity = first_tile, int32(0), int32(0)")
-        if self.kernel.pdl and self.schedule.prefetches:
+        if self.tiles.starts_early:
             self._prefetch()
             src.emit(wait_for_launches())
         self._produce_tiles(self.schedule)
@@ -34,17 +37,11 @@ class Sm90MatmulProducer:
             src.emit("tile = first_tile")
             self._produce_tiles(self.schedule.narrow)
 
-    @property
-    def _early(self) -> list[int]:
-        """The multiplied operands, by number, that are loaded before the launches before this one have ended."""
-        starts_early = self.kernel.pdl and self.schedule.prefetches
-        return [n for n, k in enumerate(self.tiles.multiplied) if starts_early and k in self.kernel.given]
-
     def _prefetch(self) -> None:
         """Emit the loads of arguments of the call, for all K-slices of the first tile that the ring holds."""
         src, s = self.src, self.schedule
         src.emit("prefetched = int32(0)")
-        if not self._early:
+        if not self.early:
             return
         with src.if_("tile < tiles"):
             self.tiles.decode_tile(False)
@@ -52,15 +49,19 @@ class Sm90MatmulProducer:
             src.assign("slice_from", f"int32(first_slice * {self.tiles.slice})")
             with src.while_("stage < prefetched"):
                 src.assign("stage_full", "int32(full + 8 * stage)")
-                src.emit(mbarrier_expect_tx("stage_full", s.slice_bytes))
-                self._load_slice(s, self._early)
+                self._fill_stage(s, self.early)
                 src.emit("stage = int32(stage + 1)", f"slice_from = int32(slice_from + {self.tiles.slice})")
             src.emit("stage = int32(0)")
+
+    def _fill_stage(self, s: Sm90MatmulSchedule, numbers: Sequence[int]) -> None:
+        """Emit the loads of some operands' K-slice, the first of a stage, whose mbarrier expects those of all."""
+        self.src.emit(mbarrier_expect_tx("stage_full", s.slice_bytes))
+        self._load_slice(s, numbers)
 
     def _load_slice(self, s: Sm90MatmulSchedule, numbers: Sequence[int]) -> None:
         """Emit the loads of some operands' K-slice."""
         at = 0
-        for number in range(len(self.tiles.multiplied)):
+        for number in self.all:
             if number in numbers:
                 self._load(s, number, f"smem_slices + stage * {s.stage_bytes} + {at}")
             at += s.operand_bytes(number)
@@ -74,18 +75,15 @@ class Sm90MatmulProducer:
             with src.while_(f"slice_from < (first_slice + slices) * {self.tiles.slice}"):
                 src.emit(mbarrier_wait_parity("empty + 8 * stage", "parity ^ 1"))
                 src.assign("stage_full", "int32(full + 8 * stage)")
-                everyone = range(len(self.tiles.multiplied))
-                if self._early and not s.widest:
+                if self.early and not s.widest:
                     with src.if_else("prefetched > 0") as (rest, whole):
                         with rest:
-                            self._load_slice(s, [n for n in everyone if n not in self._early])
+                            self._load_slice(s, [n for n in self.all if n not in self.early])
                             src.emit("prefetched = int32(prefetched - 1)")
                         with whole:
-                            src.emit(mbarrier_expect_tx("stage_full", s.slice_bytes))
-                            self._load_slice(s, everyone)
+                            self._fill_stage(s, self.all)
                 else:
-                    src.emit(mbarrier_expect_tx("stage_full", s.slice_bytes))
-                    self._load_slice(s, everyone)
+                    self._fill_stage(s, self.all)
                 self.tiles.advance_stage()
                 src.emit(f"slice_from = int32(slice_from + {self.tiles.slice})")
             src.emit("tile = int32(tile + tile_step)")

@@ -15,6 +15,7 @@ class Sm90WorkTiles:
         self.kernel, self.schedule, self.operands = kernel, schedule, schedule.oriented(kernel)
         operands, self.slice = self.operands, schedule.kind.slice
         self.multiplied = (*operands.left, *operands.right)
+        self.starts_early = kernel.pdl and schedule.prefetches  # before the launches ahead of it have ended
         self.src = SourceBuilder(kernel)
         (self.row_axis,), (self.column_axis,) = operands.axes.rows, operands.axes.columns
 
