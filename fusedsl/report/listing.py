@@ -49,7 +49,7 @@ def list_kernel(call: ResolvedCall, name: str, built: CompiledKernel) -> Listing
     if tool is None:
         return Listing(name, built.source, tuple(read_ptx(ptx)), note=NO_DISASSEMBLER)
     try:
-        sass = tuple(read_sass(_ptx_and_cubin(tool, code)))
+        sass = tuple(read_sass(_disassembled(tool, code)))
     except (OSError, subprocess.SubprocessError) as fault:
         return Listing(name, built.source, tuple(read_ptx(ptx)), note=f"no SASS: {tool} failed: {fault}")
     return Listing(name, built.source, tuple(read_ptx(ptx)), sass)
@@ -68,7 +68,7 @@ def disassembler() -> str | None:
     return next((str(f.locate()) for f in files if f.stem == DISASSEMBLER and f.suffix in ("", ".exe")), None)
 
 
-def _ptx_and_cubin(tool: str, code: bytes) -> str:
+def _disassembled(tool: str, code: bytes) -> str:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.cubin"
         file.write_bytes(code)

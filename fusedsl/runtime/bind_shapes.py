@@ -104,8 +104,8 @@ def _with_bins(plan: KernelPlan, phase: Phase, layouts: Mapping[tuple[str, int],
     for scatter in phase.scatters:
         use = plan.arrays[scatter.operand]
         shape = layouts[use.kind, use.index].shape
-        ranks = shape[0] * shape[2] if scatter.fold in SUPERACCUMULATORS else prod(shape)
-        with_bins.append(replace(scatter, bins=1 << max(0, ranks - 1).bit_length()))
+        count = shape[0] * shape[2] if scatter.fold in SUPERACCUMULATORS else prod(shape)
+        with_bins.append(replace(scatter, bins=1 << max(0, count - 1).bit_length()))
     return replace(phase, scatters=tuple(with_bins))
 
 
