@@ -78,9 +78,8 @@ def lowered(node: ast.FunctionDef, names: Mapping[str, Any], symbol: str) -> ir.
     function = ir.Function(module, SIGNATURE, symbol)
     function.args[0].add_attribute("noalias")
     function.attributes.add("nounwind")
-    set.add(
-        function.attributes, '"prefer-vector-width"="512"'
-    )  # a string attribute: llvmlite lists only enumerated ones
+    # a string attribute: llvmlite lists only enumerated ones
+    set.add(function.attributes, '"prefer-vector-width"="512"')
     writer = FunctionWriter(function, names)
     for argument, kind, value in zip(node.args.args, KINDS, function.args):
         writer.assign(argument.arg, Computed(kind, value))

@@ -1,4 +1,4 @@
-"""Schedules of CPU kernels: loop structure, units of work, workspace. Imports no Numba."""
+"""Schedules of CPU kernels: loop structure, units of work, workspace. Imports no llvmlite."""
 
 from __future__ import annotations
 

@@ -95,8 +95,6 @@ OPERATORS = {
     for name in names.split()
 }
 OPERATORS[operator.not_] = plain("not", lambda k: BOOL if k is BOOL else NotImplemented, operator.invert)
-for _name in ["add", "sub", "mul", "rshift"]:
-    OPERATORS[getattr(operator, "i" + _name)] = OPERATORS[getattr(operator, _name)]
 
 
 def arithmetic_words() -> dict[str, Word]:

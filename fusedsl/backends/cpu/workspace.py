@@ -1,4 +1,4 @@
-"""Workspaces of split and mixed kernels: the arrays, in order, and the size. Imports no Numba."""
+"""Workspaces of split and mixed kernels: the arrays, in order, and the size. Imports no llvmlite."""
 
 from __future__ import annotations
 
