@@ -18,7 +18,7 @@ from llvmlite import ir
 from ...generated_code import syntax_tree
 from ...ir.types import BOOL, FLOAT64, INT64, DType
 from .llvm_values import LLVMValue, literal, llvm_type
-from .memory import POINTER_TYPE
+from .memory import POINTER_TYPE, KernelModule
 from .vocabulary import OPERATORS, POINTER, Word
 
 WORD = ir.IntType(64)
@@ -74,7 +74,7 @@ def lowered(node: ast.FunctionDef, names: Mapping[str, Any], symbol: str) -> ir.
     `names` are words and constants. Raises TypeError where a word does not take its arguments, and NotImplementedError
     for what no generated file has.
     """
-    module = ir.Module(symbol)
+    module = KernelModule(symbol)
     function = ir.Function(module, SIGNATURE, symbol)
     function.args[0].add_attribute("noalias")
     function.attributes.add("nounwind")

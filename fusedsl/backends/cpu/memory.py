@@ -12,7 +12,26 @@ from .math import convert
 
 BYTE = ir.IntType(8)
 POINTER_TYPE = BYTE.as_pointer()
-Scopes = tuple[list[ir.MDValue], dict[int, tuple[ir.MDValue, ...]]]
+
+
+class KernelModule(ir.Module):
+    """The module of a kernel, which keeps its alias scopes: llvmlite hashes all of a scope's metadata to find it."""
+
+    def __init__(self, name: str):
+        super().__init__(name)
+        self._names: dict[int, list[ir.MDValue]] = {}  # of arrays, by how many there are
+        self._scopes: dict[tuple[int, int], tuple[ir.MDValue, ir.MDValue]] = {}
+
+    def alias_scopes(self, number: int, count: int) -> tuple[ir.MDValue, ir.MDValue]:
+        """The scope of one of `count` arrays, and those of the others."""
+        if count not in self._names:
+            domain = self.add_metadata(["arrays"])
+            self._names[count] = [self.add_metadata([f"array {k}", domain]) for k in range(count)]
+        if (number, count) not in self._scopes:
+            names = self._names[count]
+            own, others = names[number : number + 1], names[:number] + names[number + 1 :]
+            self._scopes[number, count] = self.add_metadata(own), self.add_metadata(others)
+        return self._scopes[number, count]
 
 
 def stored_type(d: DType) -> ir.Type:
@@ -142,17 +161,9 @@ def set_alias_scope(instruction, scopes: tuple[int, int] | None) -> None:
     """Set alias.scope and noalias metadata: arrays do not overlap. `scopes` is (number of this array, count)."""
     if scopes is None:
         return
-    number, count = scopes
-    known: dict[int, Scopes] = vars(instruction.module).setdefault("alias_scopes", {})  # by how many arrays there are
-    if count not in known:
-        domain = instruction.module.add_metadata(["arrays"])
-        known[count] = [instruction.module.add_metadata([f"array {k}", domain]) for k in range(count)], {}
-    names, pairs = known[count]
-    if number not in pairs:
-        lists = names[number : number + 1], names[:number] + names[number + 1 :]
-        pairs[number] = tuple(map(instruction.module.add_metadata, lists))
-    for kind, named in zip(("alias.scope", "noalias"), pairs[number]):
-        instruction.set_metadata(kind, named)
+    own, others = instruction.module.alias_scopes(*scopes)
+    instruction.set_metadata("alias.scope", own)
+    instruction.set_metadata("noalias", others)
 
 
 def c_function(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir.Function:
