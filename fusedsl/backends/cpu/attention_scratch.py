@@ -98,16 +98,11 @@ class AttentionScratch:
                 names = [name for b in bodies if (name := b.results[0].name) in wanted]
                 lines += [f"{name} = {reduce.get(f'{name}_read', index)}" for name in names]
                 wanted = wanted.difference(names)
-        for load in self.kernel.loads:
-            if load.value.name in wanted:
-                lines.append(f"{load.value.name} = load{load.operand}(p{load.operand}, {self.offset(load.operand)})")
-        for position in self.kernel.positions:
-            if position.value.name in wanted:
-                lines.append(f"{position.value.name} = {position.value.dtype}(i{position.axis})")
-        lines += [f"{n} = {reduce.get(f'{n}_lane', 'lane')}" for n in self.rows if n in wanted]
-        # a weight that is itself a load or a row value is read there: its tile, for the product, is not stored yet
-        leaves = {load.value.name for load in self.kernel.loads} | self.rows.keys()
-        leaves |= {position.value.name for position in self.kernel.positions}
+        leaves = {x.value.name: f"load{x.operand}(p{x.operand}, {self.offset(x.operand)})" for x in self.kernel.loads}
+        leaves |= {x.value.name: f"{x.value.dtype}(i{x.axis})" for x in self.kernel.positions}
+        leaves |= {n: reduce.get(f"{n}_lane", "lane") for n in self.rows}
+        lines += [f"{name} = {text}" for name, text in leaves.items() if name in wanted]
+        # a weight that is itself a leaf is read there: its tile, for the product, is not stored yet
         labels = {name: label for label, name in (tiles or {}).items() if name in wanted and name not in leaves}
         labels |= {name: name for name in labels if tiles and tiles.get(name) == name}  # a score itself, not its copy
         return lines + [f"{name} = {reduce.get(label, 'index')}" for name, label in labels.items()]
