@@ -6,25 +6,18 @@ read would else ask all writes before it.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from typing import Any
 
 from ..ir.dims import Dim
+from ..ir.fold_constants import PYTHON
 from ..ir.graph import Node, Type, node, value_of
+from ..ir.ops import OPS
 from .engine import rule
 from .intervals.three_valued_logic import AND, NOT, OR
 
 Known = Mapping[int, Dim]
 """The positions that are known, by axes counted from the last one, which is -1."""
-COMPARED = {
-    "equal": operator.eq,
-    "not_equal": operator.ne,
-    "less": operator.lt,
-    "less_equal": operator.le,
-    "greater": operator.gt,
-    "greater_equal": operator.ge,
-}
 DEEPEST = 16  # conditions in conditions that are looked through
 
 
@@ -93,12 +86,13 @@ def settled(condition: Node, known: Known, depth: int = DEEPEST) -> bool | None:
         return settled(condition.args[0], _below(condition, known), depth - 1)
     if condition.op == "const":
         return bool(value_of(condition))
-    if condition.op not in COMPARED:
+    if condition.op not in OPS or OPS[condition.op].rule != "compare":
         return None
+    compare = PYTHON[condition.op]
     a, b = (_number(side, known) for side in condition.args)
     if isinstance(a, int) and isinstance(b, int):
-        return COMPARED[condition.op](a, b)
-    return COMPARED[condition.op](0, 0) if a is not None and a == b else None
+        return compare(a, b)
+    return compare(0, 0) if a is not None and a == b else None
 
 
 def _number(n: Node, known: Known) -> Any:
