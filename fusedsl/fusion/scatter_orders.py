@@ -15,11 +15,10 @@ from ..ir.builder import GraphBuilder
 from ..ir.dims import Symbol, product
 from ..ir.graph import Graph, Node, node, rebuild_graph
 from ..ir.superaccumulators import DOWN, UP
-from ..ir.types import FLOAT64, INT32, INT64
+from ..ir.types import FLOAT64, INT32, INT64, MOST_INT32
 from .accumulated_sums import Fits, accumulated, added_to, sum_fold, sum_of_infinities
 
 SUM_BITS = 62  # of the integers that are added
-MOST_INT32 = (1 << 31) - 1  # positions that 32 bits number
 UNBOUNDED = -(1 << 16)  # the exponent of a place with an infinity or a NaN
 
 

@@ -17,10 +17,9 @@ from .graph import Node
 from .index_keys import basic_index
 from .row_ops import ScanMode
 from .scatters import NOWHERE
-from .types import INT32, INT64, DType
+from .types import INT32, INT64, MOST_INT32, DType
 
 WORD = 64  # rows of a word of marks
-MOST_INT32 = (1 << 31) - 1
 
 
 @dataclass(frozen=True)

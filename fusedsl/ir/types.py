@@ -46,6 +46,7 @@ class DType:
 BOOL = DType("bool", "b", 1)
 INT8, INT16, INT32, INT64 = (DType(f"int{b}", "i", b) for b in (8, 16, 32, 64))
 UINT8, UINT16, UINT32, UINT64 = (DType(f"uint{b}", "u", b) for b in (8, 16, 32, 64))
+MOST_INT32 = (1 << 31) - 1
 FLOAT16, FLOAT32, FLOAT64 = (DType(f"float{b}", "f", b) for b in (16, 32, 64))
 BFLOAT16 = DType("bfloat16", "f", 16)
 FLOAT8_E4M3FN, FLOAT8_E5M2 = DType("float8_e4m3fn", "f", 8), DType("float8_e5m2", "f", 8)
