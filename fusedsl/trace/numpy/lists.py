@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, TraceError, Unsupported, suggest
+from ...errors import ArgumentError, TraceError, Unsupported
 from ..recorder import Recorder
 from ..tracer import Tracer
+from .signatures import unknown_keyword
 
 TAKE_SEQUENCES = frozenset([  # functions whose first argument is a sequence of arrays
     "concatenate", "concat", "stack", "hstack", "vstack", "row_stack", "dstack", "column_stack",
@@ -81,11 +82,8 @@ def _unknown_keyword(function: Callable, given: Collection[str]) -> ArgumentErro
         return None
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return None
-    for name in (name for name in given if name not in parameters):
-        near = suggest(name, parameters)
-        help = f"did you mean {near}=?" if near else f"as in NumPy, it takes {', '.join(parameters)}"
-        return ArgumentError(f"{function.__name__} takes no {name}=", "argument.keyword", help=help)
-    return None
+    key = next((key for key in given if key not in parameters), None)
+    return None if key is None else unknown_keyword(function.__name__, key, parameters)
 
 
 def unwrap(value: Any) -> Any:

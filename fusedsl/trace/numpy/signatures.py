@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,13 @@ NEUTRAL = {"initial": (), "where": (True,), "dtype": (None,), "axis": (None,), "
 RENAMED = {"a_min": "min", "a_max": "max", "newshape": "shape", "correction": "ddof"}
 
 
+def unknown_keyword(name: str, key: str, parameters: Collection[str]) -> ArgumentError:
+    """The error for a keyword that a function of NumPy with these parameters does not have."""
+    near = suggest(key, parameters)
+    help = f"did you mean {near}=?" if near else f"as in NumPy, it takes {', '.join(parameters)}"
+    return ArgumentError(f"{name} takes no {key}=", "argument.keyword", help=help)
+
+
 def arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """(the arguments that have an effect, by the language's names; out=)."""
     names = SIGNATURES[name].split()
@@ -56,9 +64,7 @@ def arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str,
         if key in bound:
             raise ArgumentError(f"{key} is given twice", "argument.twice", help="give it by position or by name")
         if key not in names:
-            near = suggest(key, names)
-            help = f"did you mean {near}=?" if near else f"as in NumPy, it takes {', '.join(names)}"
-            raise ArgumentError(f"{name} takes no {key}=", "argument.keyword", help=help)
+            raise unknown_keyword(name, key, names)
         bound[key] = value
     out = bound.get("out")
     if bound.get("order") not in (None, "C", "K", "A"):
