@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
-from .source_caret import line_start, underlined
+from .source_caret import line_and_column, underlined
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,14 +58,12 @@ class FusedslError(Exception):
     @property
     def column(self) -> int | None:
         """The 1-based column of the caret in its line; None without a span."""
-        if self.caret is None:
-            return None
-        return self.caret - line_start(self.text or "", self.caret) + 1
+        return None if self.caret is None else line_and_column(self.text or "", self.caret)[1]
 
     @property
     def line(self) -> int | None:
         """The 1-based line of the caret; None without a span."""
-        return None if self.caret is None else (self.text or "").count("\n", 0, self.caret) + 1
+        return None if self.caret is None else line_and_column(self.text or "", self.caret)[0]
 
     def __str__(self) -> str:
         public = next(kind for kind in type(self).__mro__ if kind.__module__ == __name__)

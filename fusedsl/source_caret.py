@@ -9,6 +9,11 @@ def line_start(text: str, offset: int) -> int:
     return text.rfind("\n", 0, offset) + 1
 
 
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """Where an offset is, both counted from 1."""
+    return text.count("\n", 0, offset) + 1, offset - line_start(text, offset) + 1
+
+
 def underlined(text: str, span: tuple[int, int], caret: int, note: str | None) -> list[str]:
     """The line with the caret, and the underline: `~` below the span's part of that line, `^` below the caret."""
     start = line_start(text, caret)
@@ -21,7 +26,7 @@ def underlined(text: str, span: tuple[int, int], caret: int, note: str | None) -
     first = min(max(span[0] - start - left, 0), mark)
     last = max(min(span[1] - start, right) - left, mark + 1)
     underline = " " * (len(ellipsis) + first) + "~" * (mark - first) + "^" + "~" * (last - mark - 1)
-    number = str(text.count("\n", 0, caret) + 1)
+    number = str(line_and_column(text, caret)[0])
     return [f"  {number} | {shown}".rstrip(), f"  {' ' * len(number)} | {underline}" + (f"  {note}" if note else "")]
 
 

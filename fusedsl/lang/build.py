@@ -11,6 +11,7 @@ from ..ir import graph as ir
 from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim, Symbol
 from ..ir.types import DTYPES
+from ..source_caret import line_and_column, line_start
 from . import attention_call, calls
 from .evaluate import TextEvaluator
 from .faults import MOST_FAULTS
@@ -76,7 +77,7 @@ def unknown_functions(program: ParsedText, given: Collection[str]) -> list[Fused
                 continue
             if len(faults) < MOST_FAULTS:
                 fault = calls.unknown(part.function, defined, given)
-                fault.span, fault.caret, fault.text = part.span, part.function_span[0], program.text
+                fault.span, fault.caret = part.span, part.function_span[0]
                 faults.append(fault)
         above.update([statement.name] if isinstance(statement, Definition) else ())
     return faults
@@ -102,8 +103,7 @@ def _missing_help(program: ParsedText, name: str, span: Span, given: Collection[
     hint = value_hint(name, (*given, *assigned), [definition.name for definition in program.functions])
     if hint is not None:
         return hint
-    line = program.text[program.text.rfind("\n", 0, span[0]) + 1 : span[0]]
-    if line.rstrip().endswith("//"):
+    if program.text[line_start(program.text, span[0]) : span[0]].rstrip().endswith("//"):
         return f"pass {name}=...; // is floor division, and a comment begins with #"
     return f"pass {name}=..., or write iota(x, axis) for a position" if name in POSITIONS else f"pass {name}=..."
 
@@ -119,7 +119,7 @@ def misspelt(program: ParsedText, names: Collection[str]) -> str | None:
     for name, span in free_names(program):
         near = suggest(name, assigned_above(program, span)) if name in names else None
         if near is not None:
-            line, column = program.text.count("\n", 0, span[0]) + 1, span[0] - program.text.rfind("\n", 0, span[0])
+            line, column = line_and_column(program.text, span[0])
             return f"{name} is read in line {line}, column {column}: did you mean {near}?"
     return None
 
