@@ -256,7 +256,7 @@ def _value_product(c: Component, reduction: OnlineReduction) -> ValueProduct | s
         return "a result has several axes of its own"
     assert c.weight is not None
     factors, free = factors_of(c.weight, lambda n: reduction.running_reference and is_operand(n)), free_axes([c.weight])
-    free |= free_axes([*factors.over, *factors.under, *factors.where])
+    free |= free_axes(factors.all)
     value_factors = [n for n in factors.over if free[n] & axes]
     weight = product_of([n for n in factors.over if n not in value_factors])
     if any(free[n] & axes for n in (*factors.under, *factors.where)):

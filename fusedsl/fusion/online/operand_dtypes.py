@@ -54,8 +54,8 @@ def _narrow_values(fold: Node, kv_axis: Axis, free: dict[Node, frozenset]) -> li
     """Factors of v, if v has 16 bits and p more."""
     value = fold.args[0]
     factors = factors_of(value, lambda n: is_operand(n) and not scores(n, kv_axis, free))
-    free.update(free_axes([*factors.over, *factors.under, *factors.where]))
-    weighing = [n for n in (*factors.over, *factors.under, *factors.where) if scores(n, kv_axis, free)]
+    free.update(free_axes(factors.all))
+    weighing = [n for n in factors.all if scores(n, kv_axis, free)]
     own = free[value].difference({kv_axis}, *(free[n] for n in weighing))
     values = [n for n in factors.over if free[n] & own]
     v = factors.product(values)

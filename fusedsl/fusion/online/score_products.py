@@ -59,6 +59,11 @@ class Factors:
     rounded: dict[Node, DType] = field(default_factory=dict)
     casts: dict[Node, Node] = field(default_factory=dict)
 
+    @property
+    def all(self) -> list[Node]:
+        """Factors, divisors and conditions."""
+        return [*self.over, *self.under, *self.where]
+
     def product(self, factors: Sequence[Node]) -> Node | None:
         """The product of some factors, cast to their 16-bit dtype if all have the same, unless memory holds it in that
         dtype."""
@@ -155,8 +160,7 @@ def split_weight(
     """(rows of the weight p, axes of the value v alone, the element as p * v). With a `running_reference`, v keeps its
     cast."""
     factors = factors_of(value, lambda n: running_reference and is_operand(n) and not scores(n, kv_axis, free))
-    all_factors = [*factors.over, *factors.under, *factors.where]
-    rows = frozenset().union(*(free[n] for n in all_factors if scores(n, kv_axis, free)))
+    rows = frozenset().union(*(free[n] for n in factors.all if scores(n, kv_axis, free)))
     value_axes = free[value] - rows - {kv_axis}
     if not value_axes:
         return free[value], frozenset(), value
