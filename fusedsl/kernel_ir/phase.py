@@ -85,6 +85,7 @@ class Sort:
     """
 
     key: Value
+    key_dtype: DType  # has all keys: narrower than what they are computed in, if they are loaded or rounded
     descending: bool
     count: int | None  # of the first elements that are needed; None: all
     values: Value | None  # sorted keys, as phases over the sorted axis (`ranks`) read them

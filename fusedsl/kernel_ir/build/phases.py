@@ -10,7 +10,7 @@ from ...fusion.coordinates import Axis
 from ...fusion.fusion_group import FusionGroup
 from ...ir.folds import FOLDS, State
 from ...ir.graph import Node, Parameter, node, walk
-from ...ir.types import INT64
+from ...ir.types import INT64, DType
 from ..kernel import ColumnEpilogue
 from ..phase import Body, MatrixProduct, Phase, ScanStep, ScanUse, Scatter, Sort, Store, Value
 from ..plan import KernelPlan
@@ -131,7 +131,9 @@ class PhaseBuilder(KernelFrame):
             if not isinstance(m.attr[1], Axis)
         )
         value, whole = Value(lifted, n.type.dtype.compute), count if isinstance(count, int) else None
-        return Sort(value, descending, whole, along.get("values"), along.get("positions"), places, ranks)
+        return Sort(
+            value, _key_dtype(n.args[0]), descending, whole, along.get("values"), along.get("positions"), places, ranks
+        )
 
     def picked(self, p: int, depth: Mapping[Node, int]) -> list[Node]:
         """Elements that are read of the sort of phase p."""
@@ -255,3 +257,13 @@ class PhaseBuilder(KernelFrame):
             if not self.varies(v) and depth[v] == p + 1 and v.op not in READ:
                 live_ins[v] = None
         return list(live_ins)
+
+
+def _key_dtype(key: Node) -> DType:
+    """The narrowest dtype that is known to have all keys."""
+    match key.op:
+        case "cast":
+            return key.type.dtype
+        case "load":
+            return key.attr[0].stored_dtype(key.type.dtype)
+    return key.type.dtype.compute

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from ptx import emulated_gpu
@@ -12,12 +13,13 @@ from fusedsl.backends.cuda.scan_sort import sort_schedule
 from fusedsl.runtime.array_copies import to_host
 
 RANDOM = np.random.default_rng(31)
+BRAIN = ml_dtypes.bfloat16
 
 
 def elements(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Few values with many ties; of floats also NaN, infinities and zeros of both signs."""
     x = np.round(RANDOM.standard_normal(shape) * 40)
-    if np.dtype(dtype).kind != "f":
+    if np.dtype(dtype).kind not in "fV":
         return (np.abs(x) if np.dtype(dtype).kind == "u" else x).astype(dtype)
     x = (x / 8).astype(dtype)
     for value in (np.nan, -0.0, 0.0, np.inf, -np.inf):
@@ -35,6 +37,10 @@ CASES = [
     ("argsort(x, descending=True)", (1, 5000), "int8", 2, descending),
     ("sort(x)", (5, 2600), "uint8", 1, np.sort),  # more rows than blocks
     ("argsort(x)", (2600,), "uint16", 1, lambda x: np.argsort(x, kind="stable")),
+    ("sort(x)", (2, 2600), "float16", 2, np.sort),
+    ("argsort(x, descending=True)", (2600,), "float16", 2, descending),
+    ("argsort(x)", (2600,), BRAIN, 1, lambda x: np.argsort(x.astype(np.float32), kind="stable")),
+    ("argsort(bfloat16(x))", (2600,), "float32", 1, lambda x: np.argsort(x.astype(BRAIN).astype("f4"), kind="stable")),
     ("argsort(0 * x)", (2600,), "int16", 2, lambda x: np.arange(2600)),  # no digit differs: no word moves
 ]
 

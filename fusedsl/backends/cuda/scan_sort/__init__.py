@@ -31,7 +31,7 @@ load_entry = _FILE.maker("load_entry", "codec, rank, space=3", "room")
 load_entry_at = _FILE.maker("load_entry_at", "codec, space=3", "room, rank")
 
 _FILE = File("scan_sort.block_radix_sort")
-block_radix = _FILE.type("block_radix", "codec, size, positions", Named)
+block_radix = _FILE.type("block_radix", "codec, size, positions, key_name=''", Named)
 radix_room = _FILE.maker("radix_room", "sorter", "")
 sort_row = _FILE.maker("sort_row", "sorter", "room, values, start, limit")
 load_sorted = _FILE.maker("load_sorted", "sorter, each", "room, first, limit")

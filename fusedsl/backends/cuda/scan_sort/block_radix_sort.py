@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ....ir.types import DType, dtype
 from ..compiler.numba_backend import I16, I32, I64, SHARED, Emitter, emitted, ir, numba_type, types
 from ..tile.loops import looped
 from ..tile.shuffle import WARP
@@ -26,10 +27,11 @@ class BlockRadix:
     codec: KeyCodec
     size: int
     positions: bool
+    kind: DType  # has all elements: narrower than that of the codec, where they are loaded
 
     @property
     def keys(self) -> DigitKeys:
-        return DigitKeys(self.codec.kind, self.codec.descending)
+        return DigitKeys(self.kind, self.codec.descending)
 
     @property
     def word(self) -> ir.IntType:
@@ -56,9 +58,9 @@ class BlockRadix:
         return DigitRanks(e, threads, counters, b.gep(counters, [I32(threads // WARP * BINS)]))
 
 
-def block_radix(codec: KeyCodec, size: int, positions: bool) -> BlockRadix:
+def block_radix(codec: KeyCodec, size: int, positions: bool, key_name: str = "") -> BlockRadix:
     """The sort of a block's rows of up to `size` elements, of a multiple of 64 elements."""
-    return BlockRadix(codec, size, positions)
+    return BlockRadix(codec, size, positions, dtype(key_name) if key_name else codec.kind)
 
 
 @emitted(types.int64)

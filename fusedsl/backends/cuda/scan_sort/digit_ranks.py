@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....ir.types import DType
-from ..compiler.numba_backend import F32, F64, I1, I32, I64, VOID, Emitter, ir
+from ....ir.types import BFLOAT16, DType
+from ..compiler.numba_backend import F32, F64, I1, I16, I32, I64, VOID, Emitter, ir
 from ..tile.element_registers import element_type
 from ..tile.shuffle import WARP, shuffle
 
@@ -83,7 +83,8 @@ def opaque(e: Emitter, word: ir.Value) -> ir.Value:
 class DigitKeys:
     """Elements of a dtype as words in an order: as unsigned numbers, but that -0.0 has the digits of 0.0.
 
-    All NaN are one word, the last; descending, all bits are the other ones.
+    All NaN have the last digits; descending, all bits are the other ones. Floats of 16 bits are in registers as
+    float32: their words have the 16 bits of a key.
     """
 
     kind: DType
@@ -109,6 +110,11 @@ class DigitKeys:
     def word_of(self, e: Emitter, value: ir.Value) -> ir.Value:
         """The word of an element."""
         b, size = e.builder, self.word
+        if self.kind.kind == "f" and self.kind.bits == 16:
+            raw = self._half_bits(e, value)
+            key = b.xor(raw, b.or_(b.ashr(raw, I16(15)), I16(self.sign)))
+            key = b.select(b.fcmp_unordered("uno", value, value), I16(-1), key)
+            return b.zext(b.not_(key) if self.descending else key, size)
         if self.kind.kind == "f":
             raw = b.bitcast(value, size)
             word = b.xor(raw, b.or_(b.ashr(raw, size(size.width - 1)), size(self.sign)))
@@ -122,6 +128,10 @@ class DigitKeys:
         """The inverse."""
         b, size = e.builder, self.word
         word = b.not_(word) if self.descending else word
+        if self.kind.kind == "f" and self.kind.bits == 16:
+            key = b.trunc(word, I16)
+            negative = b.icmp_signed(">=", key, I16(0))
+            return self._of_half_bits(e, b.xor(key, b.select(negative, I16(-1), I16(self.sign))))
         if self.kind.kind == "f":
             negative = b.icmp_signed(">=", word, size(0))
             raw = b.xor(word, b.select(negative, size(-1), size(self.sign)))
@@ -129,6 +139,20 @@ class DigitKeys:
         word = b.xor(word, size(self.sign)) if self.kind.kind == "i" else word
         kind = element_type(self.kind) if self.kind.kind != "b" else I1
         return b.trunc(word, kind) if kind.width < size.width else word
+
+    def _half_bits(self, e: Emitter, value: ir.Value) -> ir.Value:
+        """A float of 16 bits as it is in memory."""
+        b = e.builder
+        if self.kind is BFLOAT16:
+            return b.trunc(b.lshr(b.bitcast(value, I32), I32(16)), I16)
+        return b.bitcast(b.fptrunc(value, ir.HalfType()), I16)
+
+    def _of_half_bits(self, e: Emitter, raw: ir.Value) -> ir.Value:
+        """The inverse."""
+        b = e.builder
+        if self.kind is BFLOAT16:
+            return b.bitcast(b.shl(b.zext(raw, I32), I32(16)), F32)
+        return b.fpext(b.bitcast(raw, ir.HalfType()), F32)
 
     def digit(self, e: Emitter, word: ir.Value, shift: ir.Value) -> ir.Value:
         """The digit of a word's key from a bit on: an int32."""

@@ -86,7 +86,7 @@ class RadixSorter:
 
 def radix_sorter(name: str, descending: bool, threads: int, items: int, positions: bool) -> RadixSorter:
     """The sort of elements of this dtype."""
-    return RadixSorter(dtype(name).compute, descending, threads, items, positions)
+    return RadixSorter(dtype(name), descending, threads, items, positions)
 
 
 def wide(e: Emitter, value: ir.Value) -> ir.Value:

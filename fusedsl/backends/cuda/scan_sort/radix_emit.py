@@ -52,7 +52,7 @@ class RankedRow(RowSort):
         src = self.src
         src.functions += ["", ""]
         threads = self.schedule.threads
-        makes = radix_sorter(sort.key.dtype.name, sort.descending, threads, items, sort.has_positions)
+        makes = radix_sorter(sort.key_dtype.name, sort.descending, threads, items, sort.has_positions)
         sorter = src.bind("sorter", makes, src.functions)
         self.bind(store_row_words=store_words(sorter, TILE), sweep_row=sweep_digit(sorter))
         self.bind(clear_block_counts=clear_counts(sorter), add_block_counts=add_counts(sorter))

@@ -19,7 +19,7 @@ def store_words(sorter: RadixSorter, tile: Tile) -> Callable:
 
     The block counts their digits (see `clear_counts`).
     """
-    kind = numba_type(sorter.kind.name)
+    kind = numba_type(sorter.kind.compute.name)
 
     @emitted(types.void)
     def emit(e, room, held, start, limit, *, kinds):
@@ -206,7 +206,7 @@ def ranked(sorter: RadixSorter, part: str, count: int) -> Callable:
 
     A `count` of 0 stands for one, as it is and not as a tile.
     """
-    kind = numba_type(sorter.kind.name) if part == "values" else types.int64
+    kind = numba_type(sorter.kind.compute.name) if part == "values" else types.int64
     result = types.UniTuple(kind, count) if count else kind
 
     @emitted(result, 6)

@@ -81,7 +81,7 @@ def row_bytes(sort: Sort, columns: int) -> int:
 
 def passes(sort: Sort) -> int:
     """Digits of a key."""
-    return -(-sort.key.dtype.compute.bits // 8)
+    return -(-sort.key_dtype.bits // 8)
 
 
 def pass_bytes(sort: Sort) -> tuple[int, int]:

@@ -87,7 +87,8 @@ class RowSort:
     def _define_digits(self, sort: Sort, codec: Named) -> None:
         """The intrinsics of a row that a block sorts by digits."""
         method = self.method
-        makes = block_radix(codec, method.size, sort.has_positions)
+        narrow = (sort.key_dtype.name,) if sort.key_dtype is not sort.key.dtype else ()
+        makes = block_radix(codec, method.size, sort.has_positions, *narrow)
         sorter = self.src.bind("sorter", makes, self.src.functions)
         self.bind(sort_buffer=radix_room(sorter), sort_block=sort_row(sorter))
         self.bind(load_ranked_entries=load_sorted(sorter, method.per_thread))
