@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from fusedsl.bench.clocks import reset_persisting_lines
+from fusedsl.bench.timers import reset_persisting_lines
 from fusedsl.bench.workloads import Workload
 
 WARM_UP = 3

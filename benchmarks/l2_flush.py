@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from fusedsl.bench.clocks import reset_persisting_lines
+from fusedsl.bench.timers import reset_persisting_lines
 
 REPETITIONS, SPIN = 15, 300_000  # timed calls; clocks that the GPU spins while the host enqueues
 SIZES = (1 << 22, 1 << 24, 1 << 25, 1 << 26)  # float32 elements

@@ -13,8 +13,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from fusedsl.bench.interleaved_timing import Subject, Timer, compare
 from fusedsl.bench.record import Report, failed_row, quantile, times_row
-from fusedsl.bench.turns import Subject, Timer, compare
 from language_cases import Case, cases
 
 BUDGET = 0.3  # seconds of timed calls of one peer, beyond the first of each round

@@ -205,7 +205,7 @@ def measure(card: Any, report: Report, problem: Problem, folder: str, repetition
     import torch
 
     import fusedsl as fd
-    from fusedsl.bench.turns import Subject, compare
+    from fusedsl.bench.interleaved_timing import Subject, compare
     from gpu import as_results, max_error
 
     arguments, bound, results = problem.arguments(), {}, {}

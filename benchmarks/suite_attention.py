@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from fusedsl.bench.interleaved_timing import ROUNDS, Subject, compare
 from fusedsl.bench.record import Report, failed_row, times_row
-from fusedsl.bench.turns import ROUNDS, Subject, compare
 from fusedsl.bench.workloads import selected
 from suite_gpu import Settings, need_gpu
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from fusedsl.bench.interleaved_timing import Subject, compare
 from fusedsl.bench.record import Report, quantile, times_row
-from fusedsl.bench.turns import Subject, compare
 from fusedsl.bench.workloads import WORKLOADS, Workload, selected, shape_name
 
 MAP_SHAPES = ((8192, 8192),)

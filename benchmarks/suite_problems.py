@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 import warm
+from fusedsl.bench.interleaved_timing import Subject, compare
 from fusedsl.bench.record import Report, failed_row, quantile, times_row
-from fusedsl.bench.turns import Subject, compare
 from fusedsl.bench.workloads import selected
 from suite_gpu import OVER, Settings, need_gpu
 

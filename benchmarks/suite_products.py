@@ -18,9 +18,9 @@ from math import exp, log
 from typing import Any
 
 import products
+from fusedsl.bench.interleaved_timing import Subject, compare
 from fusedsl.bench.ratios import FLOOR, OURS, by_case, ratio, share
 from fusedsl.bench.record import Report, Row, quantile, times_row
-from fusedsl.bench.turns import Subject, compare
 from fusedsl.bench.workloads import selected
 from products import COMPILED, CUBLAS, TUNED, Product
 from suite_gpu import OVER, Settings, need_gpu

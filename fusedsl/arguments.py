@@ -14,7 +14,7 @@ from .errors import ArgumentError, suggest
 from .interop.containers import is_labelled_type
 from .ir.graph import Parameter
 from .program import call_steps
-from .runtime.array_faults import type_name
+from .runtime.argument_errors import type_name
 from .runtime.arrays import ArrayFacts, Weak, describe
 from .specs import Spec
 from .trace import TraceInputs

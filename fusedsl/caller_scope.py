@@ -87,7 +87,7 @@ def undefined(kernel: Kernel, known: Collection[str], others: Mapping[str, Any],
 
     `others` are objects of those names that are not values; `mapping` is the caller's mapping.
     """
-    from .lang.build import undefined
+    from .lang.build_graph import undefined
 
     missing = [name for name in kernel.params if name not in known]
     hints = {name: f"{name} is {kind_of(x)}, which is no array" for name, x in others.items()}
@@ -127,7 +127,7 @@ def _missing_help(kernel: Kernel, missing: Sequence[str]) -> str | None:
     """The parser's help on missing arguments, if there is a parser."""
     with contextlib.suppress(CompileError):
         from .lang.attention_call import unquoted_help
-        from .lang.build import misspelt
+        from .lang.build_graph import misspelt
 
         program = kernel._source.program
         return unquoted_help(program, missing) or misspelt(program, missing)
@@ -142,7 +142,7 @@ def unused_argument(kernel: Kernel, name: str, hint: str | None, others: Iterabl
     near = suggest(name, (*kernel.params, *others))
     with contextlib.suppress(CompileError):
         from .lang.attention_call import read_in_quotes_help
-        from .lang.build import unknown_function
+        from .lang.build_graph import unknown_function
         from .lang.foreign_names import EVALUATE
 
         if (unknown := unknown_function(kernel._source.program, (name,))) is not None:

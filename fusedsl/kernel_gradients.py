@@ -73,14 +73,14 @@ def _given(wrt: Sequence[str] | str) -> Sequence[str]:
 
 
 def _assigned(source: TextSource) -> set[str]:
-    from .lang.syntax import Assign
+    from .lang.syntax_tree import Assign
 
     return {t.name for s in source.program.statements if isinstance(s, Assign) for t in s.targets}
 
 
 def _names(source: TextSource) -> set[str]:
     """Every name of a program; one of its functions must not stand for a derivative."""
-    from .lang.syntax import CallExpr, Definition, Name
+    from .lang.syntax_tree import CallExpr, Definition, Name
 
     program = source.program
     for function in program.functions:

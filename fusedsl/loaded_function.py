@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .aot.form import arguments_form, form_difference
 from .aot.function import as_saved, traced_from_json
-from .aot.missing import no_plan
+from .aot.missing_kernel import no_plan
 from .aot.plans import SavedPlans
+from .aot.pytree import arguments_form, form_difference
 from .aot.saved import SavedFile, matches, parsed
 from .aot.source import SavedFunction
 from .arguments import Arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import config
 from .errors import ArgumentError, public_api
 from .program import forget_calls
-from .runtime import pool
+from .runtime import thread_pool
 
 
 @public_api
@@ -26,7 +26,7 @@ def set_num_threads(threads: int) -> None:
         help = f"use an integer from 1 to {config.MAX_THREADS}"
         raise ArgumentError(f"{threads!r} is no number of threads", "argument.threads", help=help)
     if threads != config.num_threads():
-        pool.set_num_threads(threads)
+        thread_pool.set_num_threads(threads)
         forget_calls()
 
 

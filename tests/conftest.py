@@ -110,6 +110,6 @@ def threads_of_the_environment():
     from fusedsl import config
 
     if config._chosen.get("FUSEDSL_NUM_THREADS") is not None:
-        from fusedsl.runtime import pool
+        from fusedsl.runtime import thread_pool
 
-        pool.set_num_threads(None)
+        thread_pool.set_num_threads(None)

@@ -10,7 +10,7 @@ from fusedsl.ir.graph import Parameter, Type
 from fusedsl.ir.interp import extents_of, interpret
 from fusedsl.ir.types import BOOL, DTYPES, FLOAT64, INT64
 from fusedsl.ir.verify import verify
-from fusedsl.lang.build import build, parameter_names
+from fusedsl.lang.build_graph import build, parameter_names
 from fusedsl.lang.parse import parse
 from fusedsl.trace import TraceInputs, trace
 

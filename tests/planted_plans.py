@@ -21,7 +21,7 @@ from fusedsl.fusion.segments import segments
 from fusedsl.fusion.verify import verify_partition, verify_scalar_program
 from fusedsl.ir.graph import Graph
 from fusedsl.ir.interp import extents_of
-from fusedsl.ir.samples import sampled
+from fusedsl.ir.sample_extents import sampled
 from fusedsl.kernel_ir.verify import verify_plan
 from fusedsl.program.call_steps import REGISTER_BUDGET
 from fusedsl.program.make_plan import partition_graph

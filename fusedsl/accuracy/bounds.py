@@ -18,10 +18,10 @@ from ..ir.dims import Symbol
 from ..ir.graph import Graph, Node
 from ..ir.interp import RULES, cast, extents_of
 from ..ir.ops import OPS
-from .axes import reduction, sort
 from .ball import Ball, any_unbounded, stored, wide
 from .elementwise import Roundings, operation
 from .products import contraction, regrouped
+from .reductions import reduction, sort
 from .scans import scan
 from .scatters import scatter
 

@@ -11,8 +11,8 @@ from ..ir.graph import Node
 from ..ir.interp_scans import accumulate, empty, linear, shifted
 from ..ir.interp_scans import scan as prefixes_of
 from ..ir.types import DType, numpy_dtype
-from .axes import product_bound
 from .ball import LARGEST, MIN_SUBNORMAL, UNIT_ROUNDOFF, Ball, distance, endpoints, overflow_to_inf
+from .reductions import product_bound
 
 
 def scan(n: Node, args: Sequence[Ball]) -> Ball:

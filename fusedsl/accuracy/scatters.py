@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..ir.graph import Node
-from ..ir.merge_at import merge_at
+from ..ir.interp_scatter import merge_at
 from .ball import LARGEST, UNIT_ROUNDOFF, Ball, distance, overflow_to_inf
 
 FEW = 4  # roundings besides those of the additions: of scaled sums, and where they join the array

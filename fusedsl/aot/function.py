@@ -15,7 +15,7 @@ from ..kernel_ir.plan import nodes_from_json, nodes_to_json, plan_from_json, pla
 from ..program import call_steps
 from ..trace import Traced, trace
 from ..trace.array_library import is_array
-from .form import arguments_form, result_form, result_of_form
+from .pytree import arguments_form, result_form, result_of_form
 
 NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

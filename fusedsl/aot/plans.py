@@ -22,7 +22,7 @@ from ..runtime.host_device_copies import runs_on_other_device
 from ..runtime.outputs import library_and_device
 from ..runtime.run_compilers import CompiledKernel
 from .loops import loops_for
-from .missing import compile_instead, no_code, no_plan
+from .missing_kernel import compile_instead, no_code, no_plan
 from .saved import SavedFile, SavedPlan, matches
 
 

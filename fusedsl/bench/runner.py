@@ -12,13 +12,13 @@ from statistics import median
 from typing import Any
 
 from ..errors import ArgumentError, DeviceError
-from .clocks import Clock, CpuClock, CudaClock, gemm_rate
+from .interleaved_timing import Subject, compare
 from .peers import PEERS, UNFUSED, Peers, Unusable, installed, largest_error, results_of
 from .ratios import FLOOR, OURS
 from .record import Report, times_row
 from .regressions import busy_warning
 from .suites import BenchmarkCase
-from .turns import Subject, compare
+from .timers import Clock, CpuClock, CudaClock, gemm_rate
 from .workloads import draw, shape_name
 
 TOLERANCE = {

@@ -12,13 +12,13 @@ from math import prod
 
 import numpy as np
 
-from ..ir.compare import MOST_ELEMENTS, TooLarge
+from ..ir.differential_test import MOST_ELEMENTS, TooLarge
 from ..ir.dims import Dim, Extents, evaluate
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, value_of, walk
 from ..ir.interp import cast, stepped, viewed
 from ..ir.interp_scans import ACCUMULATE, empty, scan_states, shifted
-from ..ir.merge_at import merge_at
+from ..ir.interp_scatter import merge_at
 from ..ir.ops import OPS
 from ..ir.types import numpy_dtype
 from ..ir.verify import VerifyError

@@ -30,7 +30,7 @@ from .roots import Root, parts_of, regrouped, without_final_reshapes
 from .scalar_program import ArraySource, ReadableArrays, ScalarProgram, ScalarStore
 from .segments import Segment, StoreTarget, segments
 from .split_concat import split_concat_reductions
-from .stored_orders import stored_orders
+from .stored_sorts import stored_orders
 from .view_coordinates import divides_by_literals, through_gather, through_index, through_reshape
 
 Key = tuple[Node, Coordinates]

@@ -12,6 +12,7 @@ from ..ir.dims import Dim, Symbol, evaluate, expression
 from ..ir.graph import Graph, Type
 from ..rewrite.fp_contract import round_products
 from .cost_model import Prices, plus
+from .deterministic_scatters import order_scatters
 from .equal_widths import unify_equal_widths
 from .formulation import AttentionMode, Formulation, ProductMode
 from .fusion_group import Decision, Partition, concatenate
@@ -28,7 +29,6 @@ from .register_budget import fit_register_budget
 from .roofline import Work, seconds
 from .row_epilogues import compute_row_epilogues
 from .scalar_program import ReadableArrays, ScalarProgram
-from .scatter_orders import order_scatters
 from .segments import Segment, add_shared_arrays, segments
 from .shared_planning import planned_once
 from .sliced_products import split_sliced_products

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ..ir.compare import compare
+from ..ir.differential_test import compare
 from ..ir.dims import evaluate
 from ..ir.graph import Graph, Node, Type, walk
 from ..ir.index_rules import IndexRules
-from ..ir.samples import Samples
+from ..ir.sample_extents import Samples
 from ..ir.types import numpy_dtype
 from ..ir.verify import require
 from .evaluate import ScalarEvaluator

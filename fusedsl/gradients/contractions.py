@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.builder import GraphBuilder
 from ..ir.contraction import Subscripts, contract
 from ..ir.graph import Node
-from .fitting import cotangent_dtype
+from .unbroadcast import cotangent_dtype
 
 
 def of_contraction(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node:

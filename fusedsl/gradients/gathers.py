@@ -16,8 +16,8 @@ from ..ir.graph import Node, value_of, walk
 from ..ir.index_keys import basic_index, whole_axis
 from ..ir.scatters import NOWHERE
 from ..ir.types import INT64
-from .fitting import masked
 from .scatters import sum_at
+from .unbroadcast import masked
 from .views import at_indices
 
 FEW = 8  # reads that are compared with each element, and not added by a scatter

@@ -12,12 +12,12 @@ from ..ir.ops import CASTS, OPS, VIEWS
 from ..ir.types import promote
 from .contractions import of_contraction
 from .elementwise import NO_DERIVATIVE, RULES
-from .fitting import cotangent_dtype, fitted, zeros
-from .folds import of_reduction, of_sorted
 from .gathers import of_gather
+from .reductions import of_reduction, of_sorted
 from .scans import of_scan
 from .scatters import of_scatter
 from .term import Term
+from .unbroadcast import cotangent_dtype, fitted, zeros
 from .views import of_view
 
 FIRST_ARGUMENT: dict[str, Callable[[GraphBuilder, Node, Node], Node]] = {

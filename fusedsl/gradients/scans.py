@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..ir import row_ops, shapes
+from ..ir import scans_sorts, shapes
 from ..ir.builder import GraphBuilder
 from ..ir.gathers import INSIDE, gather
 from ..ir.graph import Node, node
-from ..ir.row_ops import ScanMode
+from ..ir.scans_sorts import ScanMode
 from ..ir.types import INT64
 from .gathers import of_gather
 from .term import Term
@@ -19,7 +19,7 @@ def of_scan(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node:
     """
     fold, axis, exclusive = n.attr
     if fold == "sum":
-        return row_ops.scan(b, "sum", g, axis, ScanMode(reverse=True, exclusive=exclusive))
+        return scans_sorts.scan(b, "sum", g, axis, ScanMode(reverse=True, exclusive=exclusive))
     if fold in ("max", "min"):
         return _of_extrema(b, n, g)
     inclusive, before = (Term(b, node("scan", n.args, (fold, axis, e), n.type)) for e in (False, True))
@@ -35,7 +35,7 @@ def _states(b: GraphBuilder, scale: Term, g: Term, axis: int, exclusive: bool) -
     """The cotangents of h[t] = scale[t] h[t-1] + …: that of h[t] receives scale[t+1] times that of h[t+1]."""
     back = ScanMode(reverse=True, exclusive=True)
     shift = g if exclusive else scale * g
-    later = Term(b, row_ops.linear_scan(b, scale.node, shift.node, axis, None, back))
+    later = Term(b, scans_sorts.linear_scan(b, scale.node, shift.node, axis, None, back))
     return later if exclusive else g + later
 
 
@@ -49,7 +49,7 @@ def _of_extrema(b: GraphBuilder, n: Node, g: Node) -> Node:
     fold, axis, exclusive = n.attr
     x, out = Term(b, n.args[0]), Term(b, node("scan", n.args, (fold, axis, False), n.type))
     line = Term(b, b.convert(shapes.iota_along(b, x.node, axis), INT64))
-    last = row_ops.scan(b, "max", x.equals(out).then(line, 0).node, axis, ScanMode(exclusive=exclusive))
+    last = scans_sorts.scan(b, "max", x.equals(out).then(line, 0).node, axis, ScanMode(exclusive=exclusive))
     if exclusive:
         last = b.elementwise("maximum", last, b.literal(0))
         g = line.equals(0).then(0, Term(b, g)).node

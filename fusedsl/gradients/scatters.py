@@ -7,8 +7,8 @@ from ..ir.builder import GraphBuilder
 from ..ir.dims import product
 from ..ir.graph import Node
 from ..ir.types import INT64
-from .fitting import masked, zeros
 from .term import Term
+from .unbroadcast import masked, zeros
 
 
 def of_scatter(b: GraphBuilder, n: Node, g: Node, operand: int) -> Node:

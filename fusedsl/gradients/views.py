@@ -8,7 +8,7 @@ from ..ir.dims import Dim
 from ..ir.gathers import GUARDED, at_position, before_axes, in_range
 from ..ir.graph import Node
 from ..ir.index_keys import basic_index, whole_axis
-from .fitting import masked
+from .unbroadcast import masked
 
 
 def of_view(b: GraphBuilder, n: Node, g: Node) -> Node:

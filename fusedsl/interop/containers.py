@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import ArgumentError, FusedslError, kind_of
 from ..ir.types import DTYPES
-from ..runtime.array_faults import dtype_fault, library_of
+from ..runtime.argument_errors import dtype_fault, library_of
 from . import jax_arrays, pandas_objects, polars_objects, xarray_objects
 from .labelled import Label, Labelled
 

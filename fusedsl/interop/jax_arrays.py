@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..runtime.array_faults import library_of
+from ..runtime.argument_errors import library_of
 from .labelled import Label, Labelled
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DTypeError
-from ..runtime.array_faults import dtype_fault
+from ..runtime.argument_errors import dtype_fault
 from .labelled import Label, Labelled, common_name
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.array_faults import dtype_fault
+from ..runtime.argument_errors import dtype_fault
 from .labelled import Label, Labelled, common_name
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ..program import Program
 from ..program.call_layouts import layout_of, result_order
 from ..program.call_steps import extents_of
 from ..runtime import dynamo
-from ..runtime.array_faults import dtype_fault
+from ..runtime.argument_errors import dtype_fault
 from ..runtime.array_protocols import packed_strides
 from ..runtime.arrays import ArrayFacts, Facts, Weak, describe, gradient_fault
 from ..runtime.check_outputs import output_mismatch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import DTypeError, FusedslError
-from . import fold_constants
+from . import constant_folding
 from .checks import phrase, spelled
 from .extent_builder import ExtentBuilder
 from .graph import (
@@ -64,7 +64,7 @@ class GraphBuilder(ExtentBuilder):
         if x.type.dtype is to:
             return x
         if x.op == "const":
-            return constant(fold_constants.convert(value_of(x), to), to)
+            return constant(constant_folding.convert(value_of(x), to), to)
         return node("convert", (x,), None, Type(to, x.type.shape))
 
     def cast(self, x: Node, to: DType) -> Node:
@@ -123,7 +123,7 @@ class GraphBuilder(ExtentBuilder):
                 error = DTypeError(f"{spelled(value)} does not fit {to}", "dtype.literal", help=_wider(value))
                 error.value = value  # type: ignore[attr-defined]
                 raise fail(error, _LITERAL)
-            return constant(fold_constants.convert(value, to), to)
+            return constant(constant_folding.convert(value, to), to)
         if x.op in ("scalar", "size"):
             return node(x.op, (), x.attr, strong)
         if x.op in FOLDING and to.kind != "f":  # sums of small integers are wide
@@ -163,7 +163,7 @@ class GraphBuilder(ExtentBuilder):
         if name == "power" and args[1].op == "const" and _whole(args[0]) and _whole(args[1]) and value_of(args[1]) < 0:
             args = (self.elementwise("multiply", args[0], self.literal(1.0)), args[1])  # 2 ** -1 is 0.5, as in Python
         if all(a.op == "const" and (a.type.weak or a.type.dtype is BOOL) for a in args):
-            folded = fold_constants.fold(op, args)
+            folded = constant_folding.fold(op, args)
             if folded is not None:
                 return self.literal(folded)
         check = Check("equal", (), op.symbol or name, tuple(a.type for a in args), self.names or self._labels_of(args))

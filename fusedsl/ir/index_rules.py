@@ -12,7 +12,7 @@ from math import prod
 
 from .dims import Dim, Expression, Extents, Symbol, evaluate, symbols
 from .graph import Parameter
-from .samples import Samples, size
+from .sample_extents import Samples, size
 from .verify import require
 
 Shape = tuple[Dim, ...]

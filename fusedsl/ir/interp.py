@@ -16,7 +16,7 @@ from .folds import highest, lowest
 from .gathers import COUNTING_BACK
 from .graph import Graph, Node, value_of, walk
 from .interp_scans import ordered_zeros, scan
-from .merge_at import scattered
+from .interp_scatter import scattered
 from .ops import OPS
 from .types import BOOL, DType, fits, numpy_dtype
 

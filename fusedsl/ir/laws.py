@@ -1,6 +1,6 @@
 """Laws of numbers on which NumPy, Numba, C and processors disagree: one row per law, with an example for every target.
 
-`ops.py` lists the operations, `meaning.py` defines them; this table has the cases that a reader may expect otherwise.
+`ops.py` lists the operations, `semantics.py` defines them; this table has the cases that a reader may expect otherwise.
 The arrays of an example have one axis of four elements; its text names them x, y and z.
 """
 

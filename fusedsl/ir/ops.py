@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 
-from . import meaning as m
+from . import semantics as m
 from .types import BOOL, DTYPES, FLOAT64, INT8, INT64, DType, promote
 
 ROUNDED = "rounded"  # attribute of a product that is rounded before it is added

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import gathers, row_ops, scatters, shapes
+from . import gathers, scans_sorts, scatters, shapes
 from .builder import GraphBuilder
 from .dims import Dim, expression
 from .graph import Node
 from .index_keys import basic_index
-from .row_ops import ScanMode
+from .scans_sorts import ScanMode
 from .scatters import NOWHERE
 from .types import INT32, INT64, MOST_INT32, DType
 
@@ -44,7 +44,7 @@ def ragged_rows(b: GraphBuilder, offsets: Node, rows: Dim) -> RaggedRows:
     begins, ends = (basic_index(inside, (("slice", start, 1, count),)) for start in (0, 1))
     lengths = op("subtract", ends, begins)
     is_full = op("greater", lengths, b.literal(0))
-    passed = b.cast(row_ops.scan(b, "sum", b.convert(is_full, INT64), 0), numbers)
+    passed = b.cast(scans_sorts.scan(b, "sum", b.convert(is_full, INT64), 0), numbers)
     rank_of_segment = op("where", is_full, op("subtract", passed, b.literal(1)), b.literal(NOWHERE))
     last = b.cast(basic_index(inside, (("slice", count, 1, 1),)), numbers)
     ranks = _ranks(b, op("where", is_full, begins, b.literal(NOWHERE)), rows, numbers)
@@ -67,7 +67,7 @@ def _ranks(b: GraphBuilder, marked: Node, rows: Dim, numbers: DType) -> Node:
     bits = op("left_shift", b.convert(b.literal(1), INT64), bit)
     marked_word = op("where", op("less", marked, b.literal(0)), marked, word)
     marks = scatters.merged(b, none, marked_word, bits, "sum", scatters.DROPPED)
-    before = b.cast(row_ops.scan(b, "sum", op("count_ones", marks), 0, ScanMode(exclusive=True)), numbers)
+    before = b.cast(scans_sorts.scan(b, "sum", op("count_ones", marks), 0, ScanMode(exclusive=True)), numbers)
     word, bit = word_of(b.convert(b.iota(rows), numbers))
     behind = b.convert(op("subtract", b.literal(WORD - 1), bit), INT64)
     up_to = op("left_shift", _read(b, marks, word, rows), behind)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ArgumentError
-from . import joins, row_ops, shapes
+from . import joins, scans_sorts, shapes
 from .builder import GraphBuilder, fail
 from .checks import shape_error
 from .dims import Dim, evaluate, expression
@@ -21,7 +21,7 @@ from .gathers import GUARDED, INSIDE, at_position, gather, in_range
 from .graph import Check, Node, Type, node, value_of
 from .index_keys import basic_index, whole_axis
 from .ops import CASTS, OPS
-from .row_ops import ScanMode
+from .scans_sorts import ScanMode
 from .types import INT64
 
 UNROLLED = 32  # elements of a window that are merged one by one
@@ -266,7 +266,7 @@ def _two_scans(b: GraphBuilder, fold: str, base: Node, window: Window) -> Node:
     cut = shapes.reshape(b, padded, (*shape[:a], blocks, n, *shape[a + 1 :]))
     name = SCANS[fold] or fold
     suffixes, prefixes = (
-        shapes.reshape(b, row_ops.scan(b, name, cut, a + 1, d), padded.type.shape)
+        shapes.reshape(b, scans_sorts.scan(b, name, cut, a + 1, d), padded.type.shape)
         for d in (ScanMode(reverse=True), ScanMode(exclusive=True))
     )
     suffix, prefix = _slice(suffixes, a, 0, window.count), _slice(prefixes, a, n, window.count)

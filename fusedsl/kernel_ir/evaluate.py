@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.compare import MOST_ELEMENTS, TooLarge
+from ..ir.differential_test import MOST_ELEMENTS, TooLarge
 from ..ir.dims import Extents, evaluate
 from ..ir.interp import cast, stepped, viewed
-from ..ir.merge_at import merge_at
+from ..ir.interp_scatter import merge_at
 from ..ir.ops import OPS
 from ..ir.types import DTYPES, DType, numpy_dtype
 from ..ir.verify import require

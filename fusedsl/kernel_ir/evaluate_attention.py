@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ir.compare import MOST_ELEMENTS, TooLarge
+from ..ir.differential_test import MOST_ELEMENTS, TooLarge
 from ..ir.types import numpy_dtype
 from .attention import AttentionBody, Score, WeightedSum
 from .evaluate import KernelRun

@@ -10,10 +10,10 @@ from functools import partial
 
 import numpy as np
 
-from ..ir.compare import compare
+from ..ir.differential_test import compare
 from ..ir.graph import Graph, Type
 from ..ir.index_rules import Box, IndexRules
-from ..ir.samples import Samples, sampled
+from ..ir.sample_extents import Samples, sampled
 from ..ir.verify import require
 from .evaluate import FlatMemory, KernelRun, PlanCall
 from .evaluate_attention import run_attention

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ..errors import ArgumentError, FusedslError, UnknownNameError
 from .environment import ERROR_VALUE, Environment, ErrorValue
-from .faults import EvaluatorBase
+from .error_recovery import EvaluatorBase
 from .functions import REQUIRED, ParameterSpec
 from .hints import keyword_hint
 from .printer import show
-from .syntax import CallArgument, CallExpr, Definition, Expr, Literal, Sequence, UnaryOp
+from .syntax_tree import CallArgument, CallExpr, Definition, Expr, Literal, Sequence, UnaryOp
 
 SURPLUS = {
     "normal": "it takes a seed and a shape: mean + deviation * normal(seed, shape); stream=1 gives further numbers",

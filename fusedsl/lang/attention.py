@@ -15,10 +15,10 @@ from ..ir.contraction import matmul, rounded_operand
 from ..ir.graph import Node, value_of
 from ..ir.types import BOOL
 from .attention_layout import AttentionLayout, Request, lay_out, restore_layout
-from .faults import EvaluatorBase
+from .error_recovery import EvaluatorBase
 from .printer import show
 from .score_mask_texts import ScoreMaskEvaluator, assume_full_extents
-from .syntax import Conditional
+from .syntax_tree import Conditional
 
 
 def attention(ev: EvaluatorBase, r: Request) -> Node | tuple[Node, Node]:

@@ -12,11 +12,11 @@ from ..ir.types import BOOL
 from .attention_keywords import KEYWORDS, VISIBLE_NAMES, name_of, names_read, quoted_text_help, unread_keyword
 from .attention_layout import OPERANDS, Request
 from .environment import ERROR_VALUE, Environment, ErrorValue
-from .faults import EvaluatorBase
+from .error_recovery import EvaluatorBase
 from .lexer import NAMED_NUMBERS
 from .parameter_kinds import show_value
 from .parse import parse
-from .syntax import CallArgument, CallExpr, Literal, Name, ParsedText, Span, free_names
+from .syntax_tree import CallArgument, CallExpr, Literal, Name, ParsedText, Span, free_names
 
 USAGE = "call it as attention(q, k, v, score='...', mask='...', scale=..., lengths=..., bias=bias)"
 TEXTS = ("score", "mask")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from ..errors import suggest
 from .foreign_names import ATTENTION, PAIR_INDICES
 from .hints import is_function
-from .syntax import CallExpr, ParsedText, free_names
+from .syntax_tree import CallExpr, ParsedText, free_names
 
 KEYWORDS = ("score", "mask", "scale", "lengths", "offsets", "pages", "return_lse")
 VISIBLE_NAMES = ("score", "b", "h", "i", "j", "q", "k", "v")

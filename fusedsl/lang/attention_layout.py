@@ -12,7 +12,7 @@ from ..ir.dims import Dim, evaluate, expression
 from ..ir.gathers import INSIDE, advanced_index, gather, positions
 from ..ir.graph import Check, Node
 from ..ir.types import BOOL, INT32, INT64
-from .syntax import ParsedText
+from .syntax_tree import ParsedText
 
 OPERANDS = ("q", "k", "v", "scale", "lengths", "pages", "offsets")
 

@@ -14,11 +14,11 @@ from ..ir.types import BOOL, DTYPES
 from . import attention_call, functions, prelude
 from .argument_binding import bind_arguments, signature
 from .environment import ERROR_VALUE, Environment, ErrorValue, UserFunction
-from .faults import EvaluatorBase
+from .error_recovery import EvaluatorBase
 from .functions import REQUIRED, ParameterSpec
 from .hints import function_hint
 from .parameter_kinds import CONSTANT_HELP, dim_of, not_constant, show_value
-from .syntax import CallExpr, Expr, Sequence, Subscript
+from .syntax_tree import CallExpr, Expr, Sequence, Subscript
 
 PRELUDE_KINDS = {"axis": "axes", "dtype": "dtype | None", "groups": "extent"}
 WIDENED = ("softmax",)  # by the mask that `where=` gives it: all elements stay

@@ -9,8 +9,8 @@ from ..ir import convolutions
 from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim
 from ..ir.graph import Node
+from .data_movement_functions import check_choice
 from .functions import function
-from .index_functions import check_choice
 from .parameter_kinds import extent
 
 CHANNELS_FIRST, CHANNELS_LAST = ("NCHW", "NCW", "NCL", "NCDHW"), ("NHWC", "NWC", "NLC", "NDHWC")

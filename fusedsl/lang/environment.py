@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .syntax import CallExpr, Definition, Expr, Literal, Name, Span, UnaryOp, postorder
+from .syntax_tree import CallExpr, Definition, Expr, Literal, Name, Span, UnaryOp, postorder
 
 MOST_SHOWN = 60  # characters of an inlined expression that an error shows
 MOST_TRAIL = 4  # nested calls that an error shows

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ..errors import FusedslError
 from .parse import parse
-from .syntax import Assign, CallExpr, Definition, Expr, Name, ParsedText, Span, postorder
+from .syntax_tree import Assign, CallExpr, Definition, Expr, Name, ParsedText, Span, postorder
 
 
 def root_causes(text: str, faults: Sequence[FusedslError], reported: Sequence[FusedslError] = ()) -> list[FusedslError]:

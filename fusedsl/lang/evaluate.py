@@ -1,4 +1,4 @@
-"""Evaluator of programs: the syntax tree to graph nodes, with located errors."""
+"""Evaluator of statements: assignments, functions and results of a program to graph nodes, with located errors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..ir.types import DTYPES
 from . import calls, parameter_kinds
 from .environment import ERROR_VALUE, Environment, ErrorValue, UserFunction
 from .error_cascade import root_causes
+from .error_recovery import TooManyErrors
 from .evaluate_expression import ExpressionEvaluator
-from .faults import TooManyErrors
-from .syntax import Assign, CallExpr, Definition, Expr, Name, ParsedText, postorder
+from .syntax_tree import Assign, CallExpr, Definition, Expr, Name, ParsedText, postorder
 
 
 class TextEvaluator(ExpressionEvaluator):

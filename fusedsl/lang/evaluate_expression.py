@@ -15,9 +15,9 @@ from ..ir.types import BOOL, DTYPES
 from . import calls, parameter_kinds
 from .array_functions import matrix_transpose, positive
 from .environment import ERROR_VALUE, Environment, ErrorValue, inline_trail, source_span
-from .faults import EvaluatorBase
+from .error_recovery import EvaluatorBase
 from .hints import value_hint
-from .syntax import (
+from .syntax_tree import (
     Attribute,
     BinaryOp,
     CallArgument,

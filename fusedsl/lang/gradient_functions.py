@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..gradients import reverse
-from ..gradients.fitting import alike
+from ..gradients.unbroadcast import alike
 from ..ir.builder import GraphBuilder, fail
 from ..ir.graph import Node
 from .functions import function

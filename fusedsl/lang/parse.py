@@ -10,7 +10,7 @@ from ..errors import FusedslError, ParseError, not_installed
 from .lexer import Token, tokenize
 from .parse_actions import Actions, Results
 from .parser_errors import check_chains, unexpected
-from .syntax import Assign, Definition, ParsedText
+from .syntax_tree import Assign, Definition, ParsedText
 
 
 def parse(text: str, limits: Mapping[str, int] | None = None, shadowed: Collection[str] = ()) -> ParsedText:

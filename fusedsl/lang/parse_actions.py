@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..errors import LimitError, ParseError
 from .lexer import CONSTANTS, NAMED_NUMBERS, Token
 from .parser_errors import attribute, method, stray_equals
-from .syntax import (
+from .syntax_tree import (
     Assign,
     Attribute,
     BinaryOp,

@@ -9,7 +9,7 @@ from . import c_names
 from .lexer import Token
 from .lexer_errors import without_module
 from .printer import show
-from .syntax import BinaryOp, CallArgument, Compare, Expr, Name, ParsedText, Span
+from .syntax_tree import BinaryOp, CallArgument, Compare, Expr, Name, ParsedText, Span
 
 # Tokens that cannot start a statement, with help for each.
 STARTS = {

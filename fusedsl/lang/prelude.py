@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from .parse import parse_definitions
-from .syntax import CallExpr, Compare, Definition, Literal, Name, postorder
+from .syntax_tree import CallExpr, Compare, Definition, Literal, Name, postorder
 
 
 @cache

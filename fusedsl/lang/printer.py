@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .syntax import (
+from .syntax_tree import (
     Assign,
     Attribute,
     BinaryOp,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ArgumentError, DTypeError, FusedslError
-from ..ir import row_ops, shapes
+from ..ir import scans_sorts, shapes
 from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, value_of
@@ -176,4 +176,4 @@ def randint(b: GraphBuilder, seed: Node, shape: tuple[Dim, ...], low: Node, high
 @function(n="extent", stream="array")
 def permutation(b: GraphBuilder, seed: Node, n: Dim, *, stream: Node | int = 0):
     """The numbers 0 to n - 1 in random order: sorted by 64 random bits each."""
-    return row_ops.sort_nodes(b, _random_bits(b, "philox_pair", seed, stream, (n,)), False)[1]
+    return scans_sorts.sort_nodes(b, _random_bits(b, "philox_pair", seed, stream, (n,)), False)[1]

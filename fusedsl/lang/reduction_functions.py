@@ -15,9 +15,9 @@ from ..ir.folds import highest, lowest
 from ..ir.graph import Node, constant, value_of
 from ..ir.types import BOOL, FLOAT64, DType
 from .array_functions import exact
+from .data_movement_functions import diagonal
 from .declared_signatures import declared
 from .functions import function
-from .index_functions import diagonal
 
 Axes = int | tuple[int, ...] | None
 

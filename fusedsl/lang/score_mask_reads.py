@@ -16,9 +16,9 @@ from ..ir.dims import Dim, evaluate
 from ..ir.graph import Check, Node, Site, Type
 from .attention_layout import AttentionLayout, Request
 from .environment import Environment, inline_trail, operand_name, source_span
-from .faults import Faults
+from .error_recovery import Faults
 from .printer import show
-from .syntax import Compare, Expr, Literal, Name, ParsedText, Subscript, postorder
+from .syntax_tree import Compare, Expr, Literal, Name, ParsedText, Subscript, postorder
 
 
 @dataclass(frozen=True)

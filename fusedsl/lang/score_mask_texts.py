@@ -18,12 +18,12 @@ from ..ir.graph import Node, resolve, walk
 from .attention_keywords import missing_name_help
 from .attention_layout import AttentionLayout, Request, guard_equal
 from .environment import Environment, operand_name
+from .error_recovery import EvaluatorBase
 from .evaluate import TextEvaluator
-from .faults import EvaluatorBase
 from .hints import is_function, value_hint
 from .printer import show
 from .score_mask_reads import ArrayReads, PairAxes, PairText
-from .syntax import CallExpr, Expr, Name, ParsedText, Subscript, postorder
+from .syntax_tree import CallExpr, Expr, Name, ParsedText, Subscript, postorder
 
 REDUCTIONS = ("reduce", "scan", "sorted", "contract")
 MOVEMENTS = ("index", "transpose", "reshape", "gather")

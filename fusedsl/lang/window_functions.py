@@ -10,8 +10,8 @@ from ..ir import index_keys, joins, shapes, windows
 from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, expression
 from ..ir.graph import Node
+from .data_movement_functions import check_choice
 from .functions import function
-from .index_functions import check_choice
 from .parameter_kinds import array
 
 MOST_TAPS = 32  # of a vector, that are unrolled, as a window's elements are

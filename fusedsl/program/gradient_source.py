@@ -52,8 +52,8 @@ class GradientSource:
         return b.differentiable(gradients), b.guards
 
     def _derived(self, parameters: tuple[Parameter, ...], extents: Mapping[Symbol, int], options: Options):
-        from ..gradients.fitting import alike
         from ..gradients.reverse import vjp
+        from ..gradients.unbroadcast import alike
 
         own = parameters[: len(self.names)]
         build = getattr(self.source, "build_differentiable", self.source.build)

@@ -13,7 +13,7 @@ from ..errors import FusionError, LimitError
 from ..fusion.contractions import matmul_factors
 from ..fusion.formulation import Formulation, ProductMode
 from ..fusion.fusion_group import Decision, FusionGroup, Partition
-from ..fusion.horizontal import horizontal_candidates, pack_launches
+from ..fusion.horizontal_fusion import horizontal_candidates, pack_launches
 from ..fusion.merge_similar import NamedGroup, merge_similar
 from ..fusion.partition_graph import Fits, fits_in, partition_graph, priced_for
 from ..fusion.refusal_reasons import describe_fold
@@ -27,14 +27,14 @@ from ..ir.graph import Graph, Node, Parameter, Type, walk
 from ..ir.ops import OPS
 from ..ir.printer import show
 from ..ir.verify import verify
-from ..kernel_ir.build.build import build_plan
+from ..kernel_ir.build.build_plan import build_plan
 from ..kernel_ir.build.panel_folds import fold_in_panels
 from ..kernel_ir.folded_products import folded_products
 from ..kernel_ir.liveness import register_count
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..kernel_ir.register_pressure import body_registers_of
 from ..rewrite import rules as _rules  # noqa: F401  (registers the laws)
-from ..rewrite import written_rows as _written_rows  # noqa: F401  (registers the laws)
+from ..rewrite import store_to_load_forwarding as _store_to_load_forwarding  # noqa: F401  (registers the laws)
 from ..rewrite.engine import Rule, rewrite
 from ..rewrite.scalar_builder import free_axes
 from . import call_steps

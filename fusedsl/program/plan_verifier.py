@@ -13,7 +13,7 @@ from ..fusion.segments import Segment
 from ..fusion.verify import verify_partition, verify_scalar_program
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph
-from ..ir.samples import Samples, sampled
+from ..ir.sample_extents import Samples, sampled
 from ..ir.verify import VerifyError
 from ..kernel_ir.plan import Plan
 from ..kernel_ir.verify import verify_plan

@@ -87,7 +87,7 @@ class TextSource:
 
     def reads(self, name: str) -> bool:
         """Whether the program reads a constant or a dtype of this name."""
-        from ..lang.syntax import Literal, Name
+        from ..lang.syntax_tree import Literal, Name
 
         parts = self.program.parts
         return any(
@@ -95,7 +95,7 @@ class TextSource:
         )
 
     def _read_names(self) -> tuple[str, ...]:
-        from ..lang.build import parameter_names
+        from ..lang.build_graph import parameter_names
 
         names = tuple(n for n in parameter_names(self.program, self.shadowed) if n not in self.constants)
         for name in names:
@@ -121,13 +121,13 @@ class TextSource:
 
     def build(self, parameters, extents, options):
         """The graph for these parameters, and its guards."""
-        from ..lang.build import build
+        from ..lang.build_graph import build
 
         return build(self.program, parameters, extents, options, self.constants)
 
     def build_differentiable(self, parameters, extents, options):
         """`build` for a graph that will be differentiated."""
-        from ..lang.build import built
+        from ..lang.build_graph import built
 
         builder, results = built(self.program, parameters, extents, options, self.constants)
         return builder.differentiable(results), builder.guards

@@ -13,7 +13,7 @@ from ..ir.ops import VIEWS
 from ..lang.environment import Environment, source_span
 from ..lang.evaluate import TextEvaluator
 from ..lang.evaluate_expression import Visit
-from ..lang.syntax import CallArgument, Name, ParsedText, Span
+from ..lang.syntax_tree import CallArgument, Name, ParsedText, Span
 from ..program.resolve_call import ResolvedCall
 from ..program.text_source import TextSource
 from .provenance import Owners

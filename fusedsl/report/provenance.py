@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.compare import MOST_ELEMENTS, MOST_NODES, TooLarge
+from ..ir.differential_test import MOST_ELEMENTS, MOST_NODES, TooLarge
 from ..ir.dims import Extents, evaluate
 from ..ir.graph import Graph, Node, Type, walk
 from ..ir.interp import evaluate_node, interpret
-from ..ir.samples import sampled, size
+from ..ir.sample_extents import sampled, size
 from ..ir.types import numpy_dtype
 from ..ir.verify import VerifyError
 from ..kernel_ir.evaluate import PlanCall

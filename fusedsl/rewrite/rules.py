@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..ir.fold_constants import fold
+from ..ir.constant_folding import fold
 from ..ir.graph import Node, Type, constant, is_literal, node, value_of
 from ..ir.ops import CASTS, MIRRORED, OPS
 from ..ir.types import BOOL, FLOAT32, FLOAT64, DType

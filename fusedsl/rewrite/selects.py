@@ -13,7 +13,7 @@ from math import inf, isfinite, isinf
 
 import numpy as np
 
-from ..ir.fold_constants import convert, fold
+from ..ir.constant_folding import convert, fold
 from ..ir.folds import pick
 from ..ir.graph import Node, constant, is_literal, node, resolve, value_of
 from ..ir.interp import evaluate_node

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import ArgumentError, DeviceError, FusedslError
 from ..ir.types import BOOL, DTYPES, FLOAT64, INT64, DType, numpy_dtype
 from . import array_protocols
-from .array_faults import DISPLAY_NAME, conversion_expression, dtype_fault, library_of, type_name
+from .argument_errors import DISPLAY_NAME, conversion_expression, dtype_fault, library_of, type_name
 
 CPU = ("cpu", 0)
 

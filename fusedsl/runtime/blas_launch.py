@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.types import numpy_dtype
 from ..kernel_ir.gemm import Gemm, GemmAxis
-from . import pool
+from . import thread_pool
 from .argument_keys import numpy_data_offset
 from .gemm_launch import GemmLaunch
-from .long_calls import is_abandoned
+from .interruptible_calls import is_abandoned
 from .parameter_packing import BlockLayout
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _shared_batch(product: Gemm) -> Compute:
         def piece(_: int, begin: int, end: int) -> None:
             matmul(left[begin:end], right[begin:end], out[begin:end])
 
-        pool.run(piece, 0, count, grain)
+        thread_pool.run(piece, 0, count, grain)
 
     return run
 

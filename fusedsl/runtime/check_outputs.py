@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, DeviceError
 from ..ir.types import UINT8, DType
-from .array_faults import DISPLAY_NAME
+from .argument_errors import DISPLAY_NAME
 from .arrays import CPU, ArrayFacts, Weak, describe
 from .memory_overlap import overlap, overlaps_itself
 from .outputs import is_foreign

@@ -24,9 +24,9 @@ from ..hardware import Hardware
 from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel, Operand
 from ..kernel_ir.plan import KernelPlan
 from ..lru import LRU, shared
-from .background import run_in_background
 from .bind_shapes import BoundKernel
 from .cache import cache_key, disk
+from .interruptible_compile import run_in_background
 from .kernel_keys import kernel_key, unnumbered
 from .run_compilers import CompiledKernel, architecture, compile_source, file_name, run_compiler, timed
 

@@ -20,7 +20,7 @@ from ..kernel_ir.launch_config import LaunchConfig
 from .driver import Driver
 from .driver_calls import CudaFunction, pointer
 from .graph_capture import CapturedGraph
-from .long_calls import LONG_PIECE
+from .interruptible_calls import LONG_PIECE
 from .native_entry import GUARD_FAILED, NO_WATCH, AddressSlot, Watch, available, launcher, runner
 from .parameter_packing import BLOCK_BYTES, BlockLayout, Namer
 
@@ -233,8 +233,9 @@ def _tail(attributes: ctypes.Array, block: int) -> bytes:
 class HostLaunchRecord:
     """One compiled CPU kernel with its work divided: `run(address of a parameter block)` returns when it is done.
 
-    `fire(payloads, stream=0)` does the same for payloads (see runtime/pool.py for `run`). `single` is (address of a C
-    function that `run` holds, units of work) if the launch is one call of it; `work` are the stages that `run` runs.
+    `fire(payloads, stream=0)` does the same for payloads (see runtime/thread_pool.py for `run`). `single` is (address
+    of a C function that `run` holds, units of work) if the launch is one call of it; `work` are the stages that `run`
+    runs.
     """
 
     on_device = False
@@ -292,7 +293,7 @@ class HostLaunchRecord:
 
 def host_launch(functions: dict[str, Any], work: Any, layout: BlockLayout, identity: CodeIdentity) -> HostLaunchRecord:
     """The launch record of a kernel's functions and their work on the thread pool."""
-    from . import pool
+    from . import thread_pool
 
-    run = pool.runner(functions, work, len(layout.template) // 8)
-    return HostLaunchRecord(run, layout, pool.single_call(functions, work), identity, work)
+    run = thread_pool.runner(functions, work, len(layout.template) // 8)
+    return HostLaunchRecord(run, layout, thread_pool.single_call(functions, work), identity, work)

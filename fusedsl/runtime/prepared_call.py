@@ -11,8 +11,8 @@ from . import native_entry
 from .argument_keys import address_of
 from .arrays import ArrayFacts, describe
 from .check_outputs import mark_written
+from .interruptible_calls import is_abandoned, run_interruptibly
 from .keep_alive import keep_alive
-from .long_calls import is_abandoned, run_interruptibly
 from .private_copy import PrivateCopy
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..backends.cpu.work import LibrarySort
+from ..backends.cpu.launch_stages import LibrarySort
 
 if TYPE_CHECKING:
     from numpy import ndarray

@@ -15,13 +15,13 @@ from typing import Any
 
 from .. import config, metric_counts
 from ..backends.cpu import processor
-from ..backends.cpu.work import CpuLaunch as Work
-from ..backends.cpu.work import CpuStage, LibrarySort
+from ..backends.cpu.launch_stages import CpuLaunch as Work
+from ..backends.cpu.launch_stages import CpuStage, LibrarySort
 from ..errors import FusedslError
 from ..ir.types import DTYPES
 from ..kernel_ir.launch_config import LaunchConfig
 from . import cache, object_loader
-from .array_faults import library_of
+from .argument_errors import library_of
 from .arrays import CPU, ArrayFacts, Weak, describe
 from .counters import BlockCounters
 from .cuda_streams import stream_reader

@@ -17,8 +17,8 @@ from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
 from ..ir.interp import concrete
 from .array_library import ConstantArray, LibraryDiscovered, array_classes
-from .boolean_selection import BooleanSelection
 from .containers import DEPTH, TracedContainer
+from .data_dependent_shape import BooleanSelection
 from .expression_spans import Span
 from .function_rewriter import FunctionRewriter
 from .guards import Guard

@@ -26,7 +26,7 @@ def has_mask(key: Any) -> bool:
 
 def select_by_mask(array: Any, mask: Any) -> Any:
     """The selection `array[mask]`, which supports elementwise functions, reductions and writes back."""
-    from .boolean_selection import select
+    from .data_dependent_shape import select
 
     try:
         with array.recorder.at_user_line():
@@ -40,7 +40,7 @@ def select_by_mask(array: Any, mask: Any) -> Any:
 
 def write_by_mask(array: Any, mask: Any, value: Any) -> None:
     """Write where a mask is True: a broadcast value, or a selection by the same mask."""
-    from .boolean_selection import BooleanSelection
+    from .data_dependent_shape import BooleanSelection
 
     if isinstance(value, BooleanSelection) and value.key.node is mask.node:
         _write(array, mask.node, value.values.node)

@@ -21,7 +21,7 @@ from ..lang import argument_binding, calls, functions, parameter_kinds
 from ..lang.environment import Environment
 from ..lang.evaluate import TextEvaluator
 from .array_library import LibraryDiscovered, empty, is_array, library
-from .boolean_selection import BooleanSelection
+from .data_dependent_shape import BooleanSelection
 from .signatures import bind_arguments
 from .tracer import Tracer
 from .unsupported import refusal

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fusedsl.__main__ import main
-from fusedsl.bench import clocks, page, peers, plots, ratios, record, regressions, runner, suites, terminal, workloads
+from fusedsl.bench import page, peers, plots, ratios, record, regressions, runner, suites, terminal, timers, workloads
 
 HEAD = {"machine": {"cpu": "a CPU", "threads": 2}, "versions": {"fusedsl": "1"}, "date": "2026-01-01T00:00:00+00:00"}
 HEAD |= {"target": "cpu", "unfused": "numpy", "absent": [], "floors": {"copy_gb_s": 10.0}}
@@ -137,7 +137,7 @@ def test_a_busy_machine_is_told(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(runner, "_load", lambda: 1e3)
     report = record.Report(None, told.append)
-    runner.BenchmarkRun(clocks.CpuClock(), report, runner.BenchmarkSettings(peers=("numpy",)))
+    runner.BenchmarkRun(timers.CpuClock(), report, runner.BenchmarkSettings(peers=("numpy",)))
     assert "busy" in told[0] and report.head["load"] == 1e3
     head = {**HEAD, "load": 1e3}
     assert "this machine was busy: a load of 1000.0" in page.page(head, [row("fusedsl", 1.0), row("numpy", 2.0)])
@@ -187,8 +187,8 @@ def test_peers_that_are_missing_or_take_too_long_are_left_out():
 
 
 def test_a_clock_takes_as_many_samples_as_time_allows(monkeypatch):
-    monkeypatch.setattr(clocks, "BUDGET", 0.0)
-    clock = clocks.CpuClock()
+    monkeypatch.setattr(timers, "BUDGET", 0.0)
+    clock = timers.CpuClock()
     assert len(clock.cold(lambda: None, 9)) == 2 and len(clock.warm(lambda: None, 9)) == 2
     for copy in clock.copies(1 << 18):
         copy()

@@ -22,7 +22,7 @@ import instructions  # noqa: E402
 import picture  # noqa: E402
 import summary  # noqa: E402
 import table  # noqa: E402
-from fusedsl.bench import formulas, record, turns, workloads  # noqa: E402
+from fusedsl.bench import formulas, interleaved_timing, record, workloads  # noqa: E402
 
 KEYS = {"suite", "workload", "shape", "dtype", "peer", "median_us", "p20_us", "p80_us", "bytes", "flops"}
 KEYS |= {"floor_us", "max_error"}
@@ -114,11 +114,11 @@ def test_peers_take_turns_and_have_as_many_timed_calls_as_they_are_asked_for():
     for repetitions in (1, 5, 30):
         for count in range(8):
             names = [f"peer {k}" for k in range(count)]
-            found = list(turns.turns(names, repetitions))
+            found = list(interleaved_timing.turns(names, repetitions))
             assert all(sum(calls for name, calls in found if name == one) == repetitions for one in names)
-    rounds = [[name for name, _ in turns.turns("abcdef", 30)][k : k + 6] for k in (0, 6, 12)]
+    rounds = [[name for name, _ in interleaved_timing.turns("abcdef", 30)][k : k + 6] for k in (0, 6, 12)]
     assert ["".join(one) for one in rounds] == ["abcdef", "cdefab", "efabcd"]
-    once = [name for name, _ in turns.turns("abc", 6, once="b")]
+    once = [name for name, _ in interleaved_timing.turns("abc", 6, once="b")]
     assert "".join(once) == "abc" + "ca" + "ca"
 
 
@@ -149,8 +149,8 @@ def test_a_case_has_a_row_for_each_peer_in_their_order_whatever_becomes_of_them(
     entrants = {name: lambda timer=timer: (timer, 1e-7) for name, timer in good.items()}
     entrants |= {"late": "left out: too late", "breaks": lambda: (lambda count: [][0], 0.0), "fails": lambda: 1 / 0}
     entrants["cupy"] = lambda: (partial(card.times, lambda: None), 1e-7)
-    subject = turns.Subject(("rows", "softmax", "4x4", "float32"), (1, 1), 2.0)
-    times = turns.compare(report, subject, entrants, 30)
+    subject = interleaved_timing.Subject(("rows", "softmax", "4x4", "float32"), (1, 1), 2.0)
+    times = interleaved_timing.compare(report, subject, entrants, 30)
     told = {r.peer: r for r in report.rows}
     assert list(told) == ["fusedsl", "torch", "late", "breaks", "fails", "cupy"]
     assert told["late"].error == "left out: too late" and "IndexError" in told["breaks"].error

@@ -14,11 +14,11 @@ from fusedsl.fusion.lower import lower
 from fusedsl.fusion.scalar_program import ReadableArrays
 from fusedsl.fusion.segments import segments
 from fusedsl.fusion.verify import verify_scalar_program
-from fusedsl.ir import compare
+from fusedsl.ir import differential_test
 from fusedsl.ir.checks import holds
 from fusedsl.ir.dims import Symbol
 from fusedsl.ir.interp import extents_of, interpret
-from fusedsl.ir.samples import Samples, sampled
+from fusedsl.ir.sample_extents import Samples, sampled
 from fusedsl.ir.verify import VerifyError
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.runtime.arrays import describe_all
@@ -115,7 +115,7 @@ def test_what_is_left_out_is_told(monkeypatch):
     assert verified("x @ x", x) == ""
     assert verified("x @ x", x, Samples()) == "no small extents pass the checks"
     assert "elements" in verified("broadcast_to(x[0, 0], (4000, 4000)) + 1", x)
-    monkeypatch.setattr(compare, "MOST_NODES", 3)
+    monkeypatch.setattr(differential_test, "MOST_NODES", 3)
     assert "scalars" in verified("exp(x) + x * 2", x)
 
 
@@ -161,9 +161,9 @@ def test_after_an_overflow_a_nan_is_no_fault(text, differs):
 
     if differs:
         with pytest.raises(VerifyError, match="nan"):
-            compare.compare(graph, (), given, run, 3)
+            differential_test.compare(graph, (), given, run, 3)
     else:
-        assert compare.compare(graph, (), given, run, 3) == ""
+        assert differential_test.compare(graph, (), given, run, 3) == ""
 
 
 def test_a_temporary_may_hold_what_overflows_in_the_dtype_of_its_graph():

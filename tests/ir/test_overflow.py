@@ -12,7 +12,7 @@ from oracle import evaluate
 from test_undefined import TARGETS
 
 import fusedsl as fd
-from fusedsl.ir.fold_constants import PYTHON, fold
+from fusedsl.ir.constant_folding import PYTHON, fold
 from fusedsl.ir.graph import constant
 from fusedsl.ir.ops import OPS
 from fusedsl.ir.types import FLOAT64, INT64

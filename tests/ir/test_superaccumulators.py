@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fusedsl.ir.merge_at import merge_at
+from fusedsl.ir.interp_scatter import merge_at
 from fusedsl.ir.superaccumulators import (
     DOWN,
     SUPERACCUMULATORS,

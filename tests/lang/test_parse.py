@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusedsl.errors import FusedslError, LimitError, ParseError, UnknownNameError
-from fusedsl.lang import lexer, prelude, syntax
+from fusedsl.lang import lexer, prelude, syntax_tree
 from fusedsl.lang import parse as parse_module
 from fusedsl.lang.parse import parse, parse_definitions
 from fusedsl.lang.printer import show
-from fusedsl.lang.syntax import children, free_names, postorder
+from fusedsl.lang.syntax_tree import children, free_names, postorder
 
 
 def only(text):
@@ -88,27 +88,27 @@ def python_tree(node):
 def our_tree(node):
     if node is None:
         return None
-    if isinstance(node, syntax.CallExpr):
+    if isinstance(node, syntax_tree.CallExpr):
         return ("call", node.span, node.function, *[(a.keyword, our_tree(a.value)) for a in node.arguments])
     parts = [our_tree(part) for part in children(node)]
     match node:
-        case syntax.Literal():
+        case syntax_tree.Literal():
             return ("literal", node.span, repr(node.value))
-        case syntax.Name():
+        case syntax_tree.Name():
             return ("name", node.span, node.name)
-        case syntax.UnaryOp() | syntax.BinaryOp():
+        case syntax_tree.UnaryOp() | syntax_tree.BinaryOp():
             return (node.op, node.span, *parts)
-        case syntax.Compare():
+        case syntax_tree.Compare():
             return ("compare", node.span, *node.ops, *parts)
-        case syntax.Conditional():
+        case syntax_tree.Conditional():
             return ("if", node.span, *parts)
-        case syntax.Attribute():
+        case syntax_tree.Attribute():
             return (f".{node.name}", node.span, *parts)
-        case syntax.Subscript():
+        case syntax_tree.Subscript():
             return ("index", node.span, *parts)
-        case syntax.Slice():
+        case syntax_tree.Slice():
             return ("slice", node.span, *map(our_tree, (node.start, node.stop, node.step)))
-        case syntax.Sequence():
+        case syntax_tree.Sequence():
             return (node.kind, node.span, *parts)
     raise AssertionError(node)
 
@@ -476,7 +476,7 @@ def test_a_prelude_function_can_be_copied_into_a_text(name):
     assert definitions[-1].name == name and f"\n{name}(" in copied and "# " in copied
     defined = set()
     for definition in definitions:
-        called = {part.function for part in postorder(definition.body) if isinstance(part, syntax.CallExpr)}
+        called = {part.function for part in postorder(definition.body) if isinstance(part, syntax_tree.CallExpr)}
         assert {function for function in called if function.startswith("_")} <= defined
         defined.add(definition.name)
     parameters = [p.name for p in definitions[-1].parameters if p.default is None]

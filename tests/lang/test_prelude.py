@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from fusedsl.lang import prelude, syntax
+from fusedsl.lang import prelude, syntax_tree
 from fusedsl.lang.parse import parse
 
 
@@ -48,25 +48,25 @@ COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 def value(node, names):
     """What a small tree means: recursive, eager, NumPy."""
     match node:
-        case syntax.Literal():
+        case syntax_tree.Literal():
             return node.value
-        case syntax.Name():
+        case syntax_tree.Name():
             return names[node.name]
-        case syntax.UnaryOp():
+        case syntax_tree.UnaryOp():
             operand = value(node.operand, names)
             return -operand if node.op == "-" else ~operand
-        case syntax.BinaryOp():
+        case syntax_tree.BinaryOp():
             return getattr(operator, BINARY[node.op])(value(node.left, names), value(node.right, names))
-        case syntax.Compare(ops=(op,), operands=(left, right)):
+        case syntax_tree.Compare(ops=(op,), operands=(left, right)):
             return getattr(operator, COMPARE[op])(value(left, names), value(right, names))
-        case syntax.Conditional():
+        case syntax_tree.Conditional():
             return value(node.then if value(node.condition, names) else node.otherwise, names)
-        case syntax.Sequence():
+        case syntax_tree.Sequence():
             return tuple(value(item, names) for item in node.items)
-        case syntax.Subscript():
-            indices = [slice(None) if isinstance(i, syntax.Slice) else value(i, names) for i in node.indices]
+        case syntax_tree.Subscript():
+            indices = [slice(None) if isinstance(i, syntax_tree.Slice) else value(i, names) for i in node.indices]
             return value(node.value, names)[tuple(indices)]
-        case syntax.CallExpr():
+        case syntax_tree.CallExpr():
             positional = [value(a.value, names) for a in node.arguments if a.keyword is None]
             return call(
                 node.function, *positional, **{a.keyword: value(a.value, names) for a in node.arguments if a.keyword}

@@ -8,7 +8,7 @@ from oracle import evaluate
 from test_targets import TARGETS, check
 
 import fusedsl as fd
-from fusedsl.ir.meaning import philox, philox_high, philox_pair, philox_word
+from fusedsl.ir.semantics import philox, philox_high, philox_pair, philox_word
 from fusedsl.runtime.array_copies import to_host
 
 X = np.zeros((37, 53), np.float32)

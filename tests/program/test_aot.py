@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def compilers_are_missing(monkeypatch):
-    monkeypatch.setattr("fusedsl.aot.missing._installed", lambda names: False)
+    monkeypatch.setattr("fusedsl.aot.missing_kernel._installed", lambda names: False)
 
 
 @pytest.mark.parametrize("cc", ["cpu", "cpu-native"])

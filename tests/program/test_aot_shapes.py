@@ -22,7 +22,7 @@ NAMES = {"cross_entropy", "adamw", "batch_norm", "group_norm_swish", "frobenius"
 
 @pytest.fixture
 def compilers_are_missing(monkeypatch):
-    monkeypatch.setattr("fusedsl.aot.missing._installed", lambda names: False)
+    monkeypatch.setattr("fusedsl.aot.missing_kernel._installed", lambda names: False)
 
 
 def saved_and_loaded(tmp_path, text: str, *specs):

@@ -8,7 +8,7 @@ import pytest
 import fusedsl as fd
 from fusedsl.inspection import GivenCall
 from fusedsl.report.explain import resolved_call
-from fusedsl.report.passes import pass_outputs
+from fusedsl.report.ir_after_passes import pass_outputs
 from fusedsl.report.program_spans import program_pieces
 from fusedsl.report.provenance import owners
 from fusedsl.report.tile_map import EMPTY, FULL, PARTIAL, tile_maps

@@ -1,4 +1,4 @@
-"""Each law of rules.py and written_rows.py: it fires where it says, keeps the meaning, and only there."""
+"""Each law of rules.py and store_to_load_forwarding.py: it fires where it says, keeps the meaning, and only there."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fusedsl.ir.graph import Parameter, Type
 from fusedsl.ir.interp import interpret
 from fusedsl.ir.types import FLOAT32, INT32
 from fusedsl.ir.verify import verify
-from fusedsl.lang.build import build
+from fusedsl.lang.build_graph import build
 from fusedsl.lang.parse import parse
-from fusedsl.rewrite import rules, written_rows  # noqa: F401
+from fusedsl.rewrite import rules, store_to_load_forwarding  # noqa: F401
 from fusedsl.rewrite.engine import RULES, rewrite
 
 N = Symbol(0, 0)

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.runtime import background, blas_launch, launch, long_calls, pool
-from fusedsl.runtime.background import run_in_background
-from fusedsl.runtime.long_calls import is_abandoned, run_interruptibly
+from fusedsl.runtime import blas_launch, interruptible_calls, interruptible_compile, launch, thread_pool
+from fusedsl.runtime.interruptible_calls import is_abandoned, run_interruptibly
+from fusedsl.runtime.interruptible_compile import run_in_background
 
 NEEDS_SIGNALS = pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to its own process, which POSIX has")
 
@@ -90,7 +90,7 @@ def test_a_second_call_takes_the_result_of_the_one_that_goes_on():
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         may_end.set()
-    assert run_in_background("one", lambda: 8) == 8 and not background._running
+    assert run_in_background("one", lambda: 8) == 8 and not interruptible_compile._running
 
 
 def test_work_has_the_callers_context_and_its_exceptions_are_the_callers():
@@ -99,7 +99,7 @@ def test_work_has_the_callers_context_and_its_exceptions_are_the_callers():
     assert run_in_background("two", setting.get) == 3
     with pytest.raises(ZeroDivisionError):
         run_in_background("three", lambda: 1 // 0)
-    assert not background._running
+    assert not interruptible_compile._running
 
 
 def test_other_threads_work_themselves():
@@ -119,7 +119,7 @@ def test_an_interrupt_while_work_is_handed_out_waits_for_the_threads_that_have_b
         time.sleep(0.1)
         ended.append(last)
 
-    workers = pool.Pool(4)
+    workers = thread_pool.Pool(4)
     queue = workers.queue
 
     class Interrupting:
@@ -141,9 +141,9 @@ def test_an_interrupt_while_work_is_handed_out_waits_for_the_threads_that_have_b
 
 
 def test_a_second_interrupt_waits_too():
-    job, interrupts = pool.Job(lambda *given: time.sleep(0.1), 0, 3, 1, 1), []
+    job, interrupts = thread_pool.Job(lambda *given: time.sleep(0.1), 0, 3, 1, 1), []
 
-    class Queue(pool.SimpleQueue):
+    class Queue(thread_pool.SimpleQueue):
         def get(self, *given):
             if len(interrupts) < 2:
                 interrupts.append(None)
@@ -208,7 +208,7 @@ def all_calls_are_long(monkeypatch):
 
 def test_long_calls_write_what_others_write(all_calls_are_long, monkeypatch):
     started = []
-    monkeypatch.setattr(long_calls, "LongCall", type("Counted", (long_calls.LongCall,), {
+    monkeypatch.setattr(interruptible_calls, "LongCall", type("Counted", (interruptible_calls.LongCall,), {
         "start": lambda self: (started.append(self), threading.Thread.start(self))[1]
     }))  # fmt: skip
     x = np.random.default_rng(1).random((5, 6))
@@ -253,7 +253,7 @@ def test_an_abandoned_call_ends_after_its_piece_and_leaves_outputs_alone(all_cal
     (prepared,) = kernel._program._calls.values()
     prepared.launches = tuple(lambda p, s, r=r: slow(r, p, s) for r in prepared.records)
     with monkeypatch.context() as patch:
-        patch.setattr(long_calls.LongCall, "wait", wait_there)
+        patch.setattr(interruptible_calls.LongCall, "wait", wait_there)
         with pytest.raises(Interrupted):
             kernel(x)
     del x
@@ -269,7 +269,7 @@ def test_outputs_of_any_strides_are_written_once_a_long_call_is_complete(all_cal
     x = np.random.default_rng(2).random((6, 6))
     kernel, around = fd.kernel("cumsum(x * 2, 0)"), np.array(out.base)
     with monkeypatch.context() as patch:
-        patch.setattr(long_calls.LongCall, "wait", _interrupted)
+        patch.setattr(interruptible_calls.LongCall, "wait", _interrupted)
         with pytest.raises(Interrupted):
             kernel(x, out=out)
     np.testing.assert_array_equal(out.base, around)
@@ -288,7 +288,7 @@ def test_bound_calls_and_those_over_lists_are_interrupted_as_others_are(all_call
     lists, outs = [np.ones(3), np.ones(5)], [np.zeros(3), np.zeros(10)[::2]]
     fd.foreach(step, lists, 1)  # the calls are prepared
     with monkeypatch.context() as patch:
-        patch.setattr(long_calls.LongCall, "wait", _interrupted)
+        patch.setattr(interruptible_calls.LongCall, "wait", _interrupted)
         for call in (bound, lambda: fd.foreach(step, lists, 2), lambda: fd.foreach(step, lists, 2, out=outs)):
             with pytest.raises(Interrupted):
                 call()

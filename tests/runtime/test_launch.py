@@ -21,7 +21,7 @@ from fusedsl.ir.types import DTYPES
 from fusedsl.kernel_ir.launch_config import LaunchConfig
 from fusedsl.runtime import counters as tickets
 from fusedsl.runtime import driver as driver_module
-from fusedsl.runtime import driver_calls, graph_capture, host_device_copies, pool
+from fusedsl.runtime import driver_calls, graph_capture, host_device_copies, thread_pool
 from fusedsl.runtime import launch as launch_module
 from fusedsl.runtime.arrays import describe
 from fusedsl.runtime.driver import Driver, cuda_available, driver
@@ -661,7 +661,7 @@ def scaled_copy(slots, begin, end):
 def host_record(units, grain):
     template = struct.pack("<4q", 0, 0, units, 0)
     pointers, scalars = [PointerSlot(0, 0), PointerSlot(8, 1)], [ScalarSlot(24, 2, "f")]
-    run = functools.partial(pool.run, scaled_copy)
+    run = functools.partial(thread_pool.run, scaled_copy)
     return HostLaunchRecord(
         lambda block: run(block, units, grain), BlockLayout(template, pointers, scalars, ["x", "y", "alpha"])
     )

@@ -12,7 +12,7 @@ from functools import partial
 from llvmlite import ir
 
 from ...ir.types import DType
-from .attention_products import counted_loop
+from .attention_microkernel import counted_loop
 from .llvm_values import llvm_type
 from .matmul_microkernel import WORD, outlined, vector_fma
 from .row_products import PRODUCT

@@ -9,9 +9,9 @@ from ...config import num_threads
 from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
 from ...kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from .core_time import seconds
+from .launch_stages import CpuLaunch, CpuStage
 from .short_rows_form import ShortRows
 from .sort_launch import sort_launch, sort_schedule
-from .work import CpuLaunch, CpuStage
 from .workspace import mixed_reduction_bytes, mixed_reduction_parts, scan_bytes, split_bytes
 
 CHUNK = 16384  # elements of the innermost axis of a map in one unit of work

@@ -10,9 +10,9 @@ from ...kernel_ir.phase import Phase, Sort
 from ..cuda.scan_sort.sort_method import sort_of
 from . import radix_sort, reduce
 from .core_time import MAX_TOP_K
+from .launch_stages import LibrarySort
 from .roles import ScratchArray, ValueRoles
 from .source_text import indented, store_line, times
-from .work import LibrarySort
 
 BLOCK = 64  # ranks that are reduced serially
 LONG, SHARE = 1 << 16, 16  # columns of a row, and for each of the best, from which on NumPy selects those

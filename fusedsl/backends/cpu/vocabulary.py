@@ -12,7 +12,7 @@ from llvmlite import ir
 from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT64, UINT8, DType
 from ...kernel_ir.kernel import KernelIR
 from .affine import NANS
-from .attention_products import lane_product
+from .attention_microkernel import lane_product
 from .extrema import WORDS
 from .extremum_microkernel import first_better
 from .llvm_values import LLVMValue, intrinsic, llvm_type, select

@@ -8,8 +8,8 @@ from ...ir.types import INT64
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Sort
 from . import reduce, sort
+from .launch_stages import LibrarySort
 from .roles import ScratchArray, ValueRoles
-from .work import LibrarySort
 
 MAX_PART_ROWS = 64  # rows of a part of a mixed reduction at most: these are merged serially
 MIN_PARTS = 16  # parts of few rows

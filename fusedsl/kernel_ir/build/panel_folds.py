@@ -11,7 +11,7 @@ from ..folded_products import FoldedProduct, folded_product, names_read_of, pane
 from ..kernel import Load, Position
 from ..phase import PANEL_COLUMNS, Body, PanelFolds, Phase, Reduction, Store, Value
 from ..plan import ArrayUse, IterationIndex, KernelPlan
-from .build import digest_of
+from .build_plan import digest_of
 
 
 def fold_in_panels(

@@ -15,8 +15,8 @@ from ...program.resolve_call import ResolvedCall
 from ...runtime.compile import source_of
 from ..cpu_limits import cpu_limits, cpu_seconds
 from ..explain import Explanation, explain, plain, resolved_call
+from ..ir_after_passes import pass_outputs
 from ..listing import ListedLine, Listing, list_kernel
-from ..passes import pass_outputs
 from ..program_spans import program_pieces
 from ..provenance import Owners, owners
 from ..resource_cards import ARCHITECTURES, resource_cards

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import ArgumentError, ShapeError
 from ...lang.declared_signatures import Refusal, declared
-from ...lang.order_functions import READ
+from ...lang.quantile_functions import READ
 from ..recorder import Recorder
 from ..sorting import search
 from ..tracer import Tracer

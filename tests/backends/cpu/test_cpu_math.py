@@ -12,7 +12,7 @@ from fusedsl.ir.types import DTYPES, FLOAT32, FLOAT64, dtype, numpy_dtype
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
 from fusedsl.kernel_ir.parameter_layout import kernel_params
 from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
-from fusedsl.runtime import object_loader, pool
+from fusedsl.runtime import object_loader, thread_pool
 
 
 def computed(tmp_path, line, *arrays, result=None):
@@ -28,7 +28,9 @@ def computed(tmp_path, line, *arrays, result=None):
     compiled = compile_kernel(kernel, tmp_path / "one.py")
     functions = dict(zip(compiled.symbols, object_loader.load(compiled.object_bytes, compiled.symbols)))
     block = np.array([*(a.ctypes.data for a in (*arrays, out)), out.size], np.int64)
-    pool.runner(functions, schedule.launch(kernel, "map", (out.size,)), len(kernel_params(kernel)))(block.ctypes.data)
+    thread_pool.runner(functions, schedule.launch(kernel, "map", (out.size,)), len(kernel_params(kernel)))(
+        block.ctypes.data
+    )
     return out
 
 

@@ -18,7 +18,7 @@ from fusedsl.ir.types import BFLOAT16, BOOL, DTYPES, FLOAT32, INT64, numpy_dtype
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand, Position
 from fusedsl.kernel_ir.parameter_layout import kernel_params
 from fusedsl.kernel_ir.phase import Body, Phase, Reduction, Store, Value
-from fusedsl.runtime import object_loader, pool
+from fusedsl.runtime import object_loader, thread_pool
 
 BF = numpy_dtype(BFLOAT16)
 COMPILED: dict = {}  # by kernel and variant: shapes and strides are run-time values
@@ -90,7 +90,7 @@ class Case:
             compiled = compile_kernel(self.kernel, self.path / "case.py", name)
             functions = object_loader.load(compiled.object_bytes, compiled.symbols)
             COMPILED[self.kernel, name] = dict(zip(compiled.symbols, functions))
-        self.launch = pool.runner(
+        self.launch = thread_pool.runner(
             COMPILED[self.kernel, name],
             schedule.launch(self.kernel, name, self.extents),
             len(kernel_params(self.kernel)),
@@ -506,8 +506,8 @@ def use_pool(monkeypatch):
     pools = []
 
     def use(threads):
-        pools.append(pool.Pool(threads))
-        monkeypatch.setattr(pool, "_pool", pools[-1])
+        pools.append(thread_pool.Pool(threads))
+        monkeypatch.setattr(thread_pool, "_pool", pools[-1])
 
     yield use
     for made in pools:
@@ -532,7 +532,7 @@ def test_a_thread_that_comes_late_does_not_end_the_wait():
         computing.set()
         go_on.wait()
 
-    job = pool.Job(slow, 0, 1, 1, 1)
+    job = thread_pool.Job(slow, 0, 1, 1, 1)
     first, caller, late = (threading.Thread(target=f) for f in (job.work, job.join, job.work))
     first.start()
     computing.wait()
@@ -707,7 +707,7 @@ def test_an_error_in_a_piece_leaves_no_thread_behind(use_pool):
 
     with pytest.raises(KeyboardInterrupt):
         while True:  # until the calling thread is the one that is interrupted
-            pool.run(piece, 0, 3, 1)
+            thread_pool.run(piece, 0, 3, 1)
     assert not running
 
 

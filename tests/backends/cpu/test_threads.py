@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.runtime import object_loader, pool, row_sort, work_sharing
+from fusedsl.runtime import object_loader, row_sort, thread_pool, work_sharing
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_the_number_of_threads_is_chosen_and_told(threads, monkeypatch):
         assert fd.get_num_threads() == count
         for _ in range(3):
             assert np.array_equal(kernel(x), wanted)
-        assert pool._pool is None or pool._pool.threads == count
+        assert thread_pool._pool is None or thread_pool._pool.threads == count
     for bad in (0, -1, 2.5, True, None, "2", 1 << 20):
         with pytest.raises(fd.ArgumentError, match="no number of threads"):
             fd.set_num_threads(bad)
@@ -47,7 +47,7 @@ def test_calls_that_were_prepared_for_one_thread_use_those_of_another_number(thr
         fd.foreach("x * 2", lists)
     fd.set_num_threads(2)
     assert kernel(x)[-1] == 2 and fd.foreach("x * 2", lists)[1][-1] == 2
-    assert pool._pool.threads == 2
+    assert thread_pool._pool.threads == 2
 
 
 def test_threads_that_are_not_needed_any_more_end(threads):
@@ -76,13 +76,13 @@ def pieces(count, grain, seconds, threads=1):
         clock[0] += seconds(end - begin)
         found.append(end - begin)
 
-    job = pool.Job(compute, 0, count, grain, -(-count // (pool.PIECES_PER_THREAD * threads)))
-    now = pool.perf_counter
-    pool.perf_counter = lambda: clock[0]
+    job = thread_pool.Job(compute, 0, count, grain, -(-count // (thread_pool.PIECES_PER_THREAD * threads)))
+    now = thread_pool.perf_counter
+    thread_pool.perf_counter = lambda: clock[0]
     try:
         job.run()
     finally:
-        pool.perf_counter = now
+        thread_pool.perf_counter = now
     assert sum(found) == count
     return found
 
@@ -91,7 +91,7 @@ def test_short_work_is_cut_into_few_pieces_and_long_work_into_short_ones():
     assert len(pieces(200, 4, lambda n: n * 1e-6)) == 8
     assert len(pieces(100_000, 4, lambda n: n * 1e-6)) < 20
     slow = pieces(100_000, 4, lambda n: n * 2e-3)
-    assert max(slow[3:]) * 2e-3 <= pool.LONG and max(slow) <= pool.FIRST_PIECE_GRAINS * 4
+    assert max(slow[3:]) * 2e-3 <= thread_pool.LONG and max(slow) <= thread_pool.FIRST_PIECE_GRAINS * 4
     assert set(pieces(10, 1, lambda n: 5.0)[1:]) == {1}
 
 

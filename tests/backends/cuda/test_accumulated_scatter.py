@@ -138,9 +138,9 @@ def test_rows_of_one_place_are_merged_by_each_thread(columns):
 
 
 def test_many_places_lie_in_large_groups(monkeypatch):
-    from fusedsl.fusion import accumulated_sums
+    from fusedsl.fusion import superaccumulated_scatters
 
-    monkeypatch.setattr(accumulated_sums, "FEW_PLACES", 16)
+    monkeypatch.setattr(superaccumulated_scatters, "FEW_PLACES", 16)
     given = {n: x for n, x in arrays("float32").items() if n in "vi"}
     with emulated_gpu(multiprocessors=2) as gpu:
         kernel = fd.kernel("scatter_add(90, i, v * 3)", fallback=False)

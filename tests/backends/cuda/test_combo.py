@@ -13,7 +13,7 @@ from fusedsl.backends.cuda.elementwise.schedule import ElementwiseSchedule
 from fusedsl.backends.cuda.elementwise.transpose_schedule import TransposeSchedule
 from fusedsl.backends.cuda.rows.schedule import ResidentRowSchedule
 from fusedsl.errors import FusionError
-from fusedsl.fusion.horizontal import pack_launches
+from fusedsl.fusion.horizontal_fusion import pack_launches
 from fusedsl.hardware import hardware_facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....ir.meaning import PHILOX_KEYS, PHILOX_MULTIPLIERS, PHILOX_ROUNDS
+from ....ir.semantics import PHILOX_KEYS, PHILOX_MULTIPLIERS, PHILOX_ROUNDS
 from ....ir.types import UINT32, UINT64
 from ..llvm_values import LLVMValue, select
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....ir.meaning import PHILOX_KEYS, PHILOX_MULTIPLIERS, PHILOX_ROUNDS
+from ....ir.semantics import PHILOX_KEYS, PHILOX_MULTIPLIERS, PHILOX_ROUNDS
 from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, types
 
 SHARES = {"philox_word": 4, "philox_pair": 2}  # neighbours that one counter serves

@@ -71,7 +71,7 @@ class KeyCodec:
     def key_of(self, e: Emitter, value: ir.Value) -> tuple[ir.Value, ir.Value | None]:
         """(the value as an ascending unsigned number in 64 bits, whether it is -0.0).
 
-        NaN is above every number, by the order that `sort_nodes` of ir/row_ops.py says.
+        NaN is above every number, by the order that `sort_nodes` of ir/scans_sorts.py says.
         """
         b, kind = e.builder, self.kind
         bits = 64 if kind.bits == 64 else 32

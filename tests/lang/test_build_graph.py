@@ -12,7 +12,7 @@ import fusedsl as fd
 from fusedsl.config import DEFAULT
 from fusedsl.errors import ArgumentError, FusedslError, LimitError, ShapeError, UnknownNameError, Unsupported
 from fusedsl.ir.interp import interpret
-from fusedsl.lang.build import parameter_names
+from fusedsl.lang.build_graph import parameter_names
 from fusedsl.lang.parse import parse
 
 RNG = np.random.default_rng(0)

@@ -34,7 +34,7 @@ class CpuLaunch:
     """The stages of a kernel, in order.
 
     A split or cross kernel has two slots after slots(kernel): the address of the workspace, and `parts`. The runner of
-    runtime/pool.py fills them.
+    runtime/thread_pool.py fills them.
     """
 
     stages: tuple[CpuStage, ...]

@@ -1,4 +1,4 @@
-"""The intermediate representation of a call's program after each pass, as text."""
+"""The IR of a call's program after each pass, as text."""
 
 from __future__ import annotations
 

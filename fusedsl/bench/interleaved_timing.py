@@ -1,4 +1,4 @@
-"""Peers take turns at a case: each is prepared and checked, timed in every round, and has one row of the report."""
+"""Interleaved timing: peers of a case are prepared and checked, then timed in turns, each in every round."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir import row_ops, shapes
+from ..ir import scans_sorts, shapes
 from ..ir.builder import GraphBuilder
 from ..ir.gathers import INSIDE, gather
 from ..ir.graph import Node, Type, node
@@ -39,7 +39,7 @@ def of_sorted(b: GraphBuilder, n: Node, g: Node) -> Node:
     axis = x.type.rank - 1
     positions = node("sorted", n.args, ("positions", n.attr[1]), Type(INT64, n.type.shape))
     if n.type.shape[axis] == x.type.shape[axis]:  # of a whole row: the inverse permutation
-        _, inverse = row_ops.sort_nodes(b, positions, False)
+        _, inverse = scans_sorts.sort_nodes(b, positions, False)
         return gather(g, {axis: inverse}, range(x.type.rank), x.type.shape, INSIDE)
     read = gather(x, {axis: positions}, range(x.type.rank), n.type.shape, INSIDE)
     return of_gather(b, read, g)

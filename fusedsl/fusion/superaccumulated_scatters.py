@@ -1,4 +1,4 @@
-"""Scattered sums of floats by superaccumulators: one pass over the values, in any order, with the same bits.
+"""Float scatters as superaccumulators: one pass over the values, in any order, with the same bits.
 
 Words take many times the memory of the array, so this is for places that get several values each. Storing and reading a
 word is priced as two words for each value, as atomics are many times slower than that: the other way needs two of them.

@@ -1,4 +1,4 @@
-"""Syntax tree to typed graph: parameters of a program, errors for undefined names, and the graph for argument types."""
+"""Builds the graph of a program for argument types: its parameters, undefined names, and the evaluated syntax tree."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..ir.dims import Dim, Symbol
 from ..ir.types import DTYPES
 from ..source_caret import line_and_column, line_start
 from . import attention_call, calls
+from .error_recovery import MOST_FAULTS
 from .evaluate import TextEvaluator
-from .faults import MOST_FAULTS
 from .hints import value_hint
-from .syntax import (
+from .syntax_tree import (
     Assign,
     Attribute,
     BinaryOp,

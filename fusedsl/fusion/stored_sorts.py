@@ -1,4 +1,4 @@
-"""Sorted arrays that a program reads as a whole and at some places: stored once, rather than sorted again for these."""
+"""Stored sorts: sorted arrays that a program reads whole and at some places are stored, rather than sorted again."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from time import perf_counter
 from typing import Any
 
 from .. import config
-from ..backends.cpu.work import ROW_SORT, CpuLaunch
+from ..backends.cpu.launch_stages import ROW_SORT, CpuLaunch
 from .free_memory import exhausted
-from .long_calls import is_abandoned
+from .interruptible_calls import is_abandoned
 from .row_sort import sort_stage
 from .work_sharing import SharedUnits, can_share
 

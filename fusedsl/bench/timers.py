@@ -1,4 +1,4 @@
-"""Clocks of the benchmarks: calls with cold caches and warm ones, copies and matrix products that set the floor."""
+"""Timers of the benchmarks: calls with cold caches and warm ones; copies and matrix products that set the floor."""
 
 from __future__ import annotations
 

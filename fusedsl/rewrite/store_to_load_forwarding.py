@@ -1,4 +1,4 @@
-"""Reads of what was written: a row of where(i == k, a, b) is one of a or of b, where its number settles the condition.
+"""Store-to-load forwarding: a row of where(i == k, a, b) is one of a or of b, where its number settles the condition.
 
 An assignment to a row of an array is such a select. In a loop that writes rows, and reads what it has written, each
 read would else ask all writes before it.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..ir.constant_folding import PYTHON
 from ..ir.dims import Dim
-from ..ir.fold_constants import PYTHON
 from ..ir.graph import Node, Type, node, value_of
 from ..ir.ops import OPS
 from .engine import rule

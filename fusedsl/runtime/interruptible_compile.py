@@ -1,4 +1,4 @@
-"""Compilations on a thread of their own, so that Ctrl-C ends the wait for one at once; the compilation itself goes on.
+"""Interruptible compilation: on a thread of its own, so that Ctrl-C ends the wait for it; the compilation goes on.
 
 An exception that a signal handler raises inside of Numba, or of its import, would leave Numba half initialised, and
 every later compilation would fail.

@@ -1,4 +1,4 @@
-"""Cotangents in the shape and dtype of the node that they belong to: sums over broadcast axes, zeros, conversions."""
+"""Unbroadcasting: cotangents in the shape and dtype of their node: sums over broadcast axes, zeros, conversions."""
 
 from __future__ import annotations
 

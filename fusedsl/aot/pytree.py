@@ -1,4 +1,4 @@
-"""The structure of a function's arguments and results, as JSON: tuples, lists and dicts."""
+"""The pytree of a function's arguments and results, as JSON: tuples, lists and dicts, with arrays as leaves."""
 
 from __future__ import annotations
 

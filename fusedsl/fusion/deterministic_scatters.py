@@ -1,9 +1,9 @@
-"""Scatters on CUDA: those whose result depends on an order become scatters that no order changes.
+"""Deterministic scatters on CUDA: those whose result depends on an order become scatters that no order changes.
 
 Atomics of integers, and of the largest float, give the same bits in any order. The last value at a place is that of
 the largest position which writes there. A sum of floats is one of integers: multiples of a unit that the largest value
 of its place decides, small enough that the sum of the roundings is far below one rounding of the float sum; or of
-exact integers, in superaccumulators (accumulated_sums.py).
+exact integers, in superaccumulators (superaccumulated_scatters.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..ir.dims import Symbol, product
 from ..ir.graph import Graph, Node, node, rebuild_graph
 from ..ir.superaccumulators import DOWN, UP
 from ..ir.types import FLOAT64, INT32, INT64, MOST_INT32
-from .accumulated_sums import Fits, accumulated, added_to, sum_fold, sum_of_infinities
+from .superaccumulated_scatters import Fits, accumulated, added_to, sum_fold, sum_of_infinities
 
 SUM_BITS = 62  # of the integers that are added
 UNBOUNDED = -(1 << 16)  # the exponent of a place with an infinity or a NaN

@@ -11,9 +11,9 @@ from ...fusion.fusion_group import FusionGroup
 from ...ir.graph import Parameter
 from ..plan import KernelPlan, plan_to_json
 from .attention import AttentionBuilder
+from .fp_contract_off import forbid_contraction
 from .looped_phases import LoopedPhases
 from .phases import PhaseBuilder
-from .uncontracted import forbid_contraction
 
 
 def build_plan(

@@ -1,4 +1,4 @@
-"""Boolean selection, `x[mask]`, in a traced function: the number of elements is data-dependent, so it has no shape.
+"""Data-dependent shape: `x[mask]` in a traced function has an unknown number of elements, and so no shape.
 
 Elementwise functions, whole reductions and writes back through the same mask are traced; anything else is refused, at
 the line of `x[mask]`.

@@ -1,4 +1,4 @@
-"""Long CPU calls on a thread of their own, so that Ctrl-C ends the wait for one at once; the rest is discarded.
+"""Interruptible calls: long CPU calls on a thread of their own; Ctrl-C ends the wait, and the rest is discarded.
 
 A piece of work (a row to sort, a block of a product, a call of BLAS) cannot be stopped. The thread ends after the piece
 that it is at, and keeps the memory of the call until then. No one else reads what it still writes: results are copied

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ArgumentError
-from ..ir import gathers, index_keys, joins, row_ops, shapes
+from ..ir import gathers, index_keys, joins, scans_sorts, shapes
 from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import expression, product
 from ..ir.graph import Node, value_of
 from ..ir.types import BOOL, FLOAT64, INT64
 from .array_functions import as_float
+from .data_movement_functions import check_choice
 from .functions import function
-from .index_functions import check_choice
 from .parameter_kinds import show_value
 
 Axes = int | tuple[int, ...] | None
@@ -61,7 +61,7 @@ def sorted_rows(b: GraphBuilder, name: str, x: Node, axis: Axes) -> SortedRows:
     if len(reduced) != 1:
         x = shapes.reshape(b, x, (*x.type.shape[: len(others)], product(extents)))
     n = x.type.shape[-1]
-    values = row_ops.sort_nodes(b, x, False)[0]
+    values = scans_sorts.sort_nodes(b, x, False)[0]
     last = b.extent(expression("-", n, 1))
     if x.type.dtype.kind != "f":
         return SortedRows(values, last, None)

@@ -13,7 +13,7 @@ from ..ir.builder import GraphBuilder
 from ..ir.checks import require_size
 from ..ir.graph import Node, Site
 from .environment import ERROR_VALUE, Environment, ErrorValue, find_literal, inline_trail, operand_name, source_span
-from .syntax import Assign, Definition, Sequence
+from .syntax_tree import Assign, Definition, Sequence
 
 MOST_FAULTS = 16  # errors of one text: each may search all names for a suggestion
 

@@ -6,7 +6,7 @@ The signature of each function is its signature in a program; `@function` gives 
 from __future__ import annotations
 
 from ..errors import ArgumentError, LimitError, ShapeError
-from ..ir import index_keys, joins, row_ops, shapes
+from ..ir import index_keys, joins, scans_sorts, shapes
 from ..ir.builder import GraphBuilder, fail
 from ..ir.checks import shape_error
 from ..ir.gathers import before_axes
@@ -17,11 +17,13 @@ from .functions import function
 MOST_DIFFERENCES = 1024
 
 
-def _scan(b: GraphBuilder, fold: str, x: Node, axis: int | None, dtype: DType | None, mode: row_ops.ScanMode) -> Node:
+def _scan(
+    b: GraphBuilder, fold: str, x: Node, axis: int | None, dtype: DType | None, mode: scans_sorts.ScanMode
+) -> Node:
     """A sum or product scan in `dtype`, or in the dtype that reductions accumulate in."""
     if dtype is not None and x.type.dtype is not dtype:
         x = b.cast(x, dtype)
-    scanned = row_ops.scan(b, fold, x, axis, mode)
+    scanned = scans_sorts.scan(b, fold, x, axis, mode)
     return scanned if dtype is None else b.cast(scanned, dtype)
 
 
@@ -29,14 +31,14 @@ def _scan(b: GraphBuilder, fold: str, x: Node, axis: int | None, dtype: DType | 
 def cumsum(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
            reverse: bool = False, exclusive: bool = False):  # fmt: skip
     """The sum of each element and those before it (`reverse`: after it); `exclusive` leaves the element out."""
-    return _scan(b, "sum", x, axis, dtype, row_ops.ScanMode(reverse, exclusive))
+    return _scan(b, "sum", x, axis, dtype, scans_sorts.ScanMode(reverse, exclusive))
 
 
 @function(axis="axis", reverse="flag", exclusive="flag")
 def cumprod(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
             reverse: bool = False, exclusive: bool = False):  # fmt: skip
     """The product of each element and those before it (`reverse`: after it); `exclusive` leaves the element out."""
-    return _scan(b, "prod", x, axis, dtype, row_ops.ScanMode(reverse, exclusive))
+    return _scan(b, "prod", x, axis, dtype, scans_sorts.ScanMode(reverse, exclusive))
 
 
 @function(axis="axis", include_initial="flag")
@@ -58,12 +60,12 @@ def _cumulative(
 ) -> Node:
     """A scan; one that includes the initial value scans the elements behind a neutral one."""
     if not include_initial:
-        return _scan(b, fold, x, axis, dtype, row_ops.FORWARD)
+        return _scan(b, fold, x, axis, dtype, scans_sorts.FORWARD)
     if axis is None:
         x, axis = shapes.reshape(b, x, (-1,)), 0
     axis, neutral = shapes.normalize_axis(b, x, axis), {"sum": -0.0 if x.type.dtype.kind == "f" else 0, "prod": 1}[fold]
     longer = joins.pad(b, x, axis, joins.Padding(1, 0, "constant", b.literal(neutral)))
-    scanned = _scan(b, fold, longer, axis, dtype, row_ops.FORWARD)
+    scanned = _scan(b, fold, longer, axis, dtype, scans_sorts.FORWARD)
     if fold == "prod":
         return scanned
     first = b.elementwise("equal", b.iota(scanned.type.shape[axis]), b.literal(0))  # 0, though -0.0 is neutral
@@ -76,7 +78,7 @@ def cummax(b: GraphBuilder, x: Node, axis: int | None = None, *, reverse: bool =
 
     Where nothing is left the result is the lowest number.
     """
-    return row_ops.scan(b, "max", x, axis, row_ops.ScanMode(reverse, exclusive))
+    return scans_sorts.scan(b, "max", x, axis, scans_sorts.ScanMode(reverse, exclusive))
 
 
 @function(axis="axis", reverse="flag", exclusive="flag")
@@ -85,14 +87,14 @@ def cummin(b: GraphBuilder, x: Node, axis: int | None = None, *, reverse: bool =
 
     Where nothing is left the result is the highest number.
     """
-    return row_ops.scan(b, "min", x, axis, row_ops.ScanMode(reverse, exclusive))
+    return scans_sorts.scan(b, "min", x, axis, scans_sorts.ScanMode(reverse, exclusive))
 
 
 @function(axis="axis", reverse="flag", exclusive="flag")
 def logcumsumexp(b: GraphBuilder, x: Node, axis: int | None = None, *, reverse: bool = False, exclusive: bool = False):
     """log(cumsum(exp(x))) without overflow; `reverse` runs from the end, and `exclusive` leaves the element out."""
     x = b.convert(x, b.computed("exp", x))
-    return row_ops.scan(b, "logsumexp", x, axis, row_ops.ScanMode(reverse, exclusive))
+    return scans_sorts.scan(b, "logsumexp", x, axis, scans_sorts.ScanMode(reverse, exclusive))
 
 
 @function(a="array", b="array", axis="plain axis", initial="array | None", reverse="flag", exclusive="flag")
@@ -104,7 +106,7 @@ def linear_scan(builder: GraphBuilder, a: Node, b: Node, axis: int | None = -1, 
     from the end; `exclusive` gives h[t-1] for each t.
     """
     try:
-        return row_ops.linear_scan(builder, a, b, axis, initial, row_ops.ScanMode(reverse, exclusive))
+        return scans_sorts.linear_scan(builder, a, b, axis, initial, scans_sorts.ScanMode(reverse, exclusive))
     except ShapeError as error:
         raise (fail(error, 2) if error.code == "shape.axis" else error) from None
 
@@ -178,8 +180,8 @@ def _ordered(b: GraphBuilder, x: Node, axis: int, descending: bool, k: int | Non
     moved = shapes.normalize_axis(b, x, axis)
     axes = [*(a for a in range(x.type.rank) if a != moved), moved]
     if moved == x.type.rank - 1:
-        return row_ops.sort_nodes(b, x, descending, k)
-    values, positions = row_ops.sort_nodes(b, shapes.transpose(b, x, axes), descending, k)
+        return scans_sorts.sort_nodes(b, x, descending, k)
+    values, positions = scans_sorts.sort_nodes(b, shapes.transpose(b, x, axes), descending, k)
     back = [axes.index(a) for a in range(x.type.rank)]
     return shapes.transpose(b, values, back), shapes.transpose(b, positions, back)
 

@@ -12,7 +12,7 @@ from .dims import Extents, Symbol, evaluate
 from .gathers import GUARDED, INSIDE
 from .graph import Graph, Node, Type, walk
 from .interp import Evaluated, evaluate_node, interpret
-from .samples import size
+from .sample_extents import size
 from .types import DType, numpy_dtype
 from .verify import VerifyError
 

@@ -1,4 +1,4 @@
-"""What a scatter does in NumPy: values merged into elements of an array, in order."""
+"""Scatters of the interpreter: values merged into elements of a NumPy array, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Horizontal packing: independent kernels share one launch (combo kernels), grouped by register demand."""
+"""Horizontal fusion: independent kernels share one launch (combo kernels), grouped by register demand."""
 
 from __future__ import annotations
 
