@@ -60,24 +60,32 @@ class LRU(Generic[K, V]):
 
 
 class Memo(Generic[V]):
-    """Results of a function by its arguments, at most `most()` of them; `call` is the function with its cache."""
+    """Results of a function by its arguments, at most `most()` of them; `call` is the function with its cache.
+
+    The size is asked for by the first call, so that an import does not fail because of an environment variable.
+    """
 
     call: Callable[..., V]
 
     def __init__(self, function: Callable[..., V], most: Callable[[], int]):
         self._function, self._most = function, most
-        self.resize()
-
-    def resize(self) -> None:
-        """Begin again with the present size."""
-        self.call = lru_cache(self._most())(self._function)
+        self.clear()
 
     def clear(self) -> None:
         """Forget everything."""
-        self.call.cache_clear()  # type: ignore[attr-defined]
+        self.call = self._first_call
+
+    def resize(self) -> None:
+        """Begin again with the present size."""
+        self.clear()
+
+    def _first_call(self, *args: Any) -> V:
+        self.call = lru_cache(self._most())(self._function)
+        return self.call(*args)
 
     def __len__(self) -> int:
-        return self.call.cache_info().currsize  # type: ignore[attr-defined]
+        cache_info = getattr(self.call, "cache_info", None)
+        return cache_info().currsize if cache_info else 0
 
 
 _shared: WeakSet[Any] = WeakSet()

@@ -12,7 +12,7 @@ import argparse
 import json
 from pathlib import Path
 
-from replay.generated import changed, difference, is_fault, machine_code, sources
+from replay.generated import changed, difference, is_fault, machine_code, sources, without_comments
 
 
 def main() -> int:
@@ -32,11 +32,17 @@ def main() -> int:
         print(f"{len(found)} kernels recorded")
         return 0
     before = json.loads(given.file.read_text())
+    everything = changed(before, found)
+    if not given.text:
+        before = {name: without_comments(text) for name, text in before.items()}
+        found = {name: without_comments(text) for name, text in found.items()}
     different = changed(before, found)
     for name in different:
         print(f"changed: {name}")
     if different and not given.text:
         print(difference(different[0], before, found))
+    if len(everything) > len(different):
+        print(f"{len(everything) - len(different)} have other comments alone")
     print(f"{len(different)} of {len(before)} changed")
     return int(bool(different))
 

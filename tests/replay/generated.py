@@ -80,6 +80,11 @@ def changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
+def without_comments(text: str) -> str:
+    """A generated file without the comments behind instructions, which say in the user's names what these compute."""
+    return "\n".join(line.partition("  # ")[0].rstrip() for line in text.splitlines())
+
+
 def difference(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """A case as a unified diff."""
     texts = (before.get(name, "").splitlines(), after.get(name, "").splitlines())

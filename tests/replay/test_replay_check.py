@@ -3,7 +3,7 @@
 import time
 
 from replay.corpus import TARGETS, corpus
-from replay.generated import changed, difference, is_fault, sources
+from replay.generated import changed, difference, is_fault, sources, without_comments
 
 
 def test_the_corpus_is_large_and_the_check_finds_a_change():
@@ -18,3 +18,5 @@ def test_the_corpus_is_large_and_the_check_finds_a_change():
     other = found | {name: found[name].replace("exp", "sin", 1)}
     assert changed(found, found) == [] and changed(found, other) == [name]
     assert "\n+" in difference(name, found, other)
+    commented = found[name].replace("  # exp", "  # sin")
+    assert commented != found[name] and without_comments(commented) == without_comments(found[name])

@@ -250,3 +250,12 @@ def test_limits_of_control_groups_and_of_the_process_count(tmp_path, monkeypatch
     names = ("memory.max", "memory.current", "inactive_file")
     assert list(free_memory._cgroup_headroom(tmp_path, "/pod/container", *names)) == [2500]
     assert free_memory.available() is None or free_memory.available() > 0
+
+
+def test_a_wrong_cache_size_is_an_error_of_the_call_with_the_user_s_frames_alone(tmp_path):
+    program = "import numpy as np, fusedsl as fd\nprint(fd.evaluate('x + 1', x=np.ones(1)))"
+    environment = os.environ | {"FUSEDSL_CACHE_SIZE": "many"}
+    environment.pop("FUSEDSL_DEBUG", None)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert "argument.environment" in done.stderr and "set it to 1..999999" in done.stderr
+    assert [line for line in done.stderr.splitlines() if "File" in line] == ['  File "<string>", line 2, in <module>']

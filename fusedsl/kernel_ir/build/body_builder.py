@@ -132,27 +132,41 @@ class BodyBuilder:
         return Instruction(self.names[n], op, args, d, self.comments[n])
 
     def _describe(self, n: Node) -> str:
+        """An operation as an expression; operands are their names if it is longer than 60 characters."""
         parts = [self.comment(a) for a in n.args]
+        text = self._expression(n, parts)
+        if len(text) > 60:
+            short = [p if len(p) <= 24 else self.names.get(a, p[:20] + "...") for a, p in zip(n.args, parts)]
+            text = self._expression(n, short)[:60]
+        return text
+
+    def _expression(self, n: Node, parts: list[str]) -> str:
         if n.op in CASTS:
-            text = f"{n.type.dtype}({parts[0]})"
-        elif n.op == "quotient":
-            text = f"{_bracket(parts[0])} / {_bracket(self.comment(n.attr))}"
-        elif (symbol := OPS[n.op].symbol if n.op in OPS else None) and len(parts) == 2:
-            text = " ".join((_bracket(parts[0]), symbol, _bracket(parts[1])))
-        elif symbol:
-            text = f"{symbol}{' ' * symbol.isalpha()}{_bracket(parts[0])}"
-        else:
-            text = f"{n.op}({', '.join(parts)})"
-        if len(text) <= 60:
-            return text
-        short = [p if len(p) <= 24 else self.names.get(a, p[:20] + "...") for a, p in zip(n.args, parts)]
-        return f"{n.op}({', '.join(short)})"[:60]
+            return f"{n.type.dtype}({parts[0]})"
+        if n.op == "quotient":
+            return f"{_bracket(parts[0])} / {_bracket(self.comment(n.attr))}"
+        symbol = OPS[n.op].symbol if n.op in OPS else None
+        if symbol and len(parts) == 2:
+            return " ".join((_bracket(parts[0]), symbol, _bracket(parts[1])))
+        if symbol:
+            return f"{symbol}{' ' * symbol.isalpha()}{_bracket(parts[0])}"
+        return f"{n.op}({', '.join(parts)})"
 
 
 def _bracket(text: str) -> str:
-    function, _, inside = text.removesuffix(")").partition("(")
-    is_call = text.endswith(")") and function.isidentifier() and set("()").isdisjoint(inside)
-    return f"({text})" if " " in text and not is_call else text
+    """An operand of an operator, in brackets unless it is a name or one call."""
+    return text if " " not in text or _is_call(text) else f"({text})"
+
+
+def _is_call(text: str) -> bool:
+    """Whether a text is a name, and one pair of brackets up to its end."""
+    function, _, inside = text.partition("(")
+    depth = 1
+    for k, c in enumerate(inside):
+        depth += {"(": 1, ")": -1}.get(c, 0)
+        if depth == 0:
+            return function.isidentifier() and k == len(inside) - 1
+    return False
 
 
 def conversion(source: DType, to: DType, rounding: bool) -> tuple[str, DType]:

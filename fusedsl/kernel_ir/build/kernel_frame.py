@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ...fusion.coordinates import Axis
 from ...fusion.fusion_group import FusionGroup
 from ...fusion.scalar_program import ScalarStore
+from ...ir.dims import Dim, symbols
 from ...ir.folds import FOLDS, SCAN_NAMES
 from ...ir.graph import Node, Parameter, Type, node, rebuild, walk
 from ...ir.types import FLOAT32, INT64
@@ -68,6 +70,7 @@ class KernelFrame:
         self.positions: list[Node] = []
         self.pointers: list[Node] = []
         self.numbers: list[Node] = []
+        kinds = Counter(_reduction_name(n) for n in self.nodes if n.op in ("fold", "scan"))
         for n in self.nodes:
             if n.op == "load":
                 self.builder.name(n, *self._load_name(n))
@@ -83,25 +86,32 @@ class KernelFrame:
             elif n.op == "fetch":
                 self.builder.describe(n, f"{self._load_name(n)[1]}[...]")
             elif n.op in ("scalar", "size"):
-                shown = self.parameters[n.attr].name if n.op == "scalar" else f"size {n.attr}"
+                shown = self.parameters[n.attr].name if n.op == "scalar" else self._extent_text(n.attr)
                 self.builder.name(n, stem_of(shown) if n.op == "scalar" else "size", shown)
                 self.numbers.append(n)
             elif n.op == "literal":
                 self.builder.name(n, "literal", f"literal {n.attr[0]}")
                 self.numbers.append(n)
-            elif n.op == "fold":
-                self.builder.name(n, n.attr[0], n.attr[0])
+            elif n.op in ("fold", "scan"):
+                name = _reduction_name(n)
+                value = self.builder.name(n, name, name)
+                if kinds[name] > 1:  # comments tell several by the numbers of their values
+                    self.builder.describe(n, value.name)
             elif n.op == "sorted":
                 self.builder.name(n, f"ranked_{n.attr[0]}", "ranked" if n.attr[0] == "values" else "places")
-            elif n.op == "scan":
-                name = SCAN_NAMES[n.attr[0]]
-                self.builder.name(n, name, name)
         for n in self.nodes:
             if n.op == "position" or (n.op == "fold" and FOLDS[n.attr[0]].positional):
                 p = n if n.op == "position" else position(n.attr[1][0])
                 if p not in self.positions:
                     self.builder.name(p, "i", "position")
                     self.positions.append(p)
+
+    def _extent_text(self, extent: Dim) -> str:
+        """An extent by the parameters' shapes, as `x.shape[1]`."""
+        text = str(extent)
+        for symbol in sorted(symbols(extent), key=lambda s: -len(str(s))):
+            text = text.replace(str(symbol), f"{self.parameters[symbol.argument].name}.shape[{symbol.axis}]")
+        return text
 
     def _load_name(self, n: Node) -> tuple[str, str]:
         source = n.attr[0]
@@ -190,3 +200,8 @@ def stored(value: Node, root: ScalarStore) -> Node:
 def position(axis: Axis) -> Node:
     """The index on an axis."""
     return node("position", (), axis, Type(INT64))
+
+
+def _reduction_name(n: Node) -> str:
+    """The stem of a fold's or a scan's value."""
+    return n.attr[0] if n.op == "fold" else SCAN_NAMES[n.attr[0]]
