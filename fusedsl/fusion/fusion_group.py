@@ -94,11 +94,27 @@ class FusionGroup:
             imports={new[n]: new.get(load, load) for n, load in self.imports.items()},
         )
 
+    def with_stores(self, change: Callable[[list[ScalarStore]], list[ScalarStore]]) -> FusionGroup:
+        """The group with each list of stores changed."""
+        return replace(
+            self,
+            stores=change(self.stores),
+            row_stores=change(self.row_stores),
+            sorted_stores=change(self.sorted_stores),
+            column_stores=change(self.column_stores),
+            value_axis_stores=change(self.value_axis_stores),
+        )
+
     @property
     def temporaries_read(self) -> set[int]:
         """Indices of the temporaries that the kernel reads."""
         nodes = (*computed_nodes(self.values, frozenset(self.imports)), *self.imports.values())
         return {n.attr[0].index for n in nodes if n.op in ("load", "pointer") and n.attr[0].kind == "temporary"}
+
+    @property
+    def temporaries_needed(self) -> set[int]:
+        """Indices of the temporaries that the kernel reads or merges elements into."""
+        return self.temporaries_read | {r.index for r in self.stores if r.is_scatter}
 
     @property
     def key(self) -> tuple[Hashable, ...]:
@@ -146,14 +162,14 @@ def in_launch_order(groups: list[FusionGroup], temporaries: list, decisions: Ite
 
 
 def concatenate(parts: Iterable[Partition], temporaries: Sequence[Type]) -> Partition:
-    """Concatenation of partitions; each kernel waits for the kernels whose temporaries it reads."""
+    """Concatenation of partitions; each kernel waits for the kernels whose temporaries it needs."""
     groups: list[FusionGroup] = []
     decisions: list[Decision] = []
     writers_of: dict[int, set[int]] = {}
     for part in parts:
         first = len(groups)
         for g in part.groups:
-            writers = set[int]().union(*(writers_of.get(t, ()) for t in g.temporaries_read))
+            writers = set[int]().union(*(writers_of.get(t, ()) for t in g.temporaries_needed))
             groups.append(replace(g, waits_for={first + k for k in g.waits_for} | writers))
         decisions += part.decisions
         for k, g in enumerate(part.groups, first):

@@ -133,7 +133,7 @@ class _GroupSplitter:
                 later.imports[f] = load_of(self._stored(g, f))
         self.groups.append(later)
         for other in self.groups[:-1]:
-            if not written.isdisjoint(other.temporaries_read):
+            if not written.isdisjoint(other.temporaries_needed):
                 other.waits_for.add(len(self.groups) - 1)
         self._record(g, later, later.values)
 

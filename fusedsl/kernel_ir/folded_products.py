@@ -38,10 +38,10 @@ def folded_product(kernels: Sequence[KernelPlan], number: int) -> FoldedProduct 
     elements = names_read_of(panel_phases(reader))
     for load in reader.loads:
         use = reader.arrays[load.operand]
-        if use.kind != "temporary" or load.value.name not in elements:
+        if use.kind == "argument" or load.value.name not in elements:
             continue
-        writers = _writers(kernels, use.index)
-        others = [x for x in reader.arrays[: reader.inputs] if (x.kind, x.index) == ("temporary", use.index)]
+        writers = _writers(kernels, use)
+        others = [x for x in reader.arrays[: reader.inputs] if (x.kind, x.index) == (use.kind, use.index)]
         if len(writers) != 1 or len(others) != 1 or not _computes_products(kernels[writers[0]]):
             continue
         one = _joined(kernels, writers[0], number, load)
@@ -93,7 +93,7 @@ def _joined(kernels: Sequence[KernelPlan], writer: int, number: int, load: Load)
     elements = names_read_of(panel_phases(reader))
     for other in reader.loads:
         x = reader.arrays[other.operand]
-        late = x.kind == "temporary" and any(w >= writer for w in _writers(kernels, x.index))
+        late = any(w >= writer for w in _writers(kernels, x))
         if other is not load and other.value.name in elements and (x.gathered is not None or late):
             return None
     if any(s.kind == "stride" for s in reader.scalars):
@@ -111,12 +111,12 @@ def _plain_axes(use: ArrayUse) -> list[int] | None:
     return axes if len(axes) == len(use.at) and len(set(axes)) == len(axes) else None
 
 
-def _writers(kernels: Sequence[KernelPlan], temporary: int) -> list[int]:
-    return [k for k, kernel in enumerate(kernels) if any(_writes(kernel, temporary))]
+def _writers(kernels: Sequence[KernelPlan], array: ArrayUse) -> list[int]:
+    return [k for k, kernel in enumerate(kernels) if any(_writes(kernel, array))]
 
 
-def _writes(kernel: KernelPlan, temporary: int) -> Iterator[bool]:
-    return ((use.kind, use.index) == ("temporary", temporary) for use in kernel.arrays[kernel.inputs :])
+def _writes(kernel: KernelPlan, array: ArrayUse) -> Iterator[bool]:
+    return ((use.kind, use.index) == (array.kind, array.index) for use in kernel.arrays[kernel.inputs :])
 
 
 def _dtype(kernel: KernelPlan, name: str) -> object:

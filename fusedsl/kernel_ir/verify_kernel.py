@@ -12,7 +12,7 @@ from .phase import Phase
 from .plan import ArrayUse, KernelPlan, ScalarUse
 
 Key = tuple[str, int]
-READ, WRITTEN = ("argument", "temporary"), ("temporary", "result")
+READ, WRITTEN = ("argument", "temporary", "result"), ("temporary", "result")
 
 
 def verify_kernel(

@@ -20,15 +20,17 @@ from ..fusion.refusal_reasons import describe_fold
 from ..fusion.register_budget import FEWEST
 from ..fusion.renumber_temporaries import renumber_temporaries
 from ..fusion.shared_planning import planned_once, shared_planning
+from ..fusion.stored_results import store_results_once
 from ..hardware import Hardware
 from ..ir.dims import Dim, Symbol
 from ..ir.folds import SCAN_NAMES
-from ..ir.graph import Graph, Node, Parameter, Type, walk
+from ..ir.graph import Graph, Node, Parameter, walk
 from ..ir.ops import OPS
 from ..ir.printer import show
 from ..ir.verify import verify
 from ..kernel_ir.build.build_plan import build_plan
 from ..kernel_ir.build.panel_folds import fold_in_panels
+from ..kernel_ir.build.plan_temporaries import reading_results, temporary_types, used_temporaries
 from ..kernel_ir.folded_products import folded_products
 from ..kernel_ir.liveness import register_count
 from ..kernel_ir.plan import KernelPlan, Plan
@@ -93,9 +95,11 @@ def make_plan(
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
     _check_kernels(len(launches), cut, options, parameters)
-    temporaries = _temporary_types(cut, kernels)
+    types = tuple(r.type for r in graph.results)
+    temporaries = temporary_types(cut, kernels)
     if way.products is ProductMode.FOLDED:
-        kernels, temporaries = fold_in_panels(kernels, temporaries)
+        kernels, temporaries = fold_in_panels(kernels, temporaries, types)
+    kernels, temporaries = used_temporaries(kernels, temporaries)
     if options.batch_invariant:
         kernels = tuple(replace(k, batch_invariant=True) for k in kernels)
     if options.fastmath:
@@ -105,7 +109,7 @@ def make_plan(
     plan = Plan(
         source.text,
         parameters,
-        tuple(r.type for r in graph.results),
+        types,
         temporaries,
         graph.checks,
         tuple(guards.items()),
@@ -155,6 +159,8 @@ def build_kernels(
     kernels: list[KernelPlan] = []
     launches: list[int] = []
     decisions: list[Decision] = []
+    once = store_results_once(cut)
+    cut = once.cut
     members_of = merge_similar(cut.groups, parameters)
     for members in horizontal_candidates(cut.groups, fits):
         first = len(kernels)
@@ -166,7 +172,8 @@ def build_kernels(
         decisions += reasons if len(members) > 1 else []
         kernels += [plans[k - first] for launch in split for k in launch]
         launches += map(len, split)
-    return tuple(kernels), tuple(launches), replace(cut, decisions=(*cut.decisions, *decisions))
+    read = tuple(reading_results(kernel, once.result_of) for kernel in kernels)
+    return read, tuple(launches), replace(cut, decisions=(*cut.decisions, *decisions))
 
 
 def _kernel_plan(member: NamedGroup, name: str, header: tuple[str, ...], contract: bool) -> KernelPlan:
@@ -179,12 +186,6 @@ def _kernel_plan(member: NamedGroup, name: str, header: tuple[str, ...], contrac
         return plan if plan.name == name else replace(plan, name=name)
     arrays = tuple(replace(a, index=numbers[a.index]) if a.kind == "temporary" else a for a in plan.arrays)
     return replace(plan, name=name, arrays=arrays)
-
-
-def _temporary_types(cut: Partition, kernels: tuple[KernelPlan, ...]) -> tuple[Type, ...]:
-    """The types of the temporaries between kernels."""
-    dtypes = {use.index: use.dtype for k in kernels for use in k.arrays if use.kind == "temporary"}
-    return tuple(Type(dtypes.get(k, t.dtype.compute), t.shape) for k, t in enumerate(cut.temporaries))
 
 
 def _words(plan: KernelPlan) -> float:

@@ -66,7 +66,8 @@ def _kernel_roles(call: ResolvedCall) -> list[str]:
         if kernel.attention is None and readers:
             roles.append(_producer_role(call, k, readers[0]))
     for k, kernel in enumerate(call.plan.kernels):
-        states = {kernel.arrays[n].index for phase in kernel.resident if phase.panel_folds for n in _states(phase)}
+        panels = [kernel.arrays[n] for phase in kernel.resident if phase.panel_folds for n in _states(phase)]
+        states = {(use.kind, use.index) for use in panels}
         merging = [f"kernel {m}" for m, reader in enumerate(call.plan.kernels) if m > k and states & _read(reader)]
         if merging:
             verb = "merges" if len(merging) == 1 else "merge"
@@ -96,12 +97,12 @@ def _operands(kernel: KernelPlan) -> tuple[tuple[str, int], ...]:
     return tuple((use.kind, use.index) for use in uses)
 
 
-def _written(kernel: KernelPlan) -> set[int]:
-    return {use.index for use in kernel.arrays[kernel.inputs :] if use.kind == "temporary"}
+def _written(kernel: KernelPlan) -> set[tuple[str, int]]:
+    return {(use.kind, use.index) for use in kernel.arrays[kernel.inputs :]}
 
 
-def _read(kernel: KernelPlan) -> set[int]:
-    return {use.index for use in kernel.arrays[: kernel.inputs] if use.kind == "temporary"}
+def _read(kernel: KernelPlan) -> set[tuple[str, int]]:
+    return {(use.kind, use.index) for use in kernel.arrays[: kernel.inputs]}
 
 
 # -- why scores are stored

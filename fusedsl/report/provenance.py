@@ -47,8 +47,10 @@ def owners(call: ResolvedCall) -> Owners:
 
 
 def _computed(graph: Graph, plan: KernelPlan, held: Held) -> Iterable[Node]:
-    """The nodes between what a kernel writes and the temporaries that it reads."""
-    read = {n for a in plan.arrays[: plan.inputs] if a.kind == "temporary" for n in held.get(a.index, ())}
+    """The nodes between what a kernel writes and what earlier kernels wrote that it reads."""
+    inputs = plan.arrays[: plan.inputs]
+    read = {n for a in inputs if a.kind == "temporary" for n in held.get(a.index, ())}
+    read |= {graph.results[a.index] for a in inputs if a.kind == "result"}
     written = [(use.kind, use.index) for use in plan.arrays[plan.inputs :]]
     roots = [
         graph.results[k] if kind == "result" else held[k][-1] for kind, k in written if kind == "result" or k in held

@@ -238,3 +238,19 @@ def test_folds_that_no_kernel_holds_at_once_are_parted(monkeypatch):
         np.testing.assert_array_equal(found, expected.astype(np.float32))
     count = len(kernel.explain(x).to_dict()["kernels"])
     assert 4 <= count <= 9, count
+
+
+def test_a_scatter_waits_for_a_base_that_moves_to_a_later_kernel(monkeypatch):
+    """What the scatter merges into left its kernel of folds for registers, and nothing put the scatter behind it."""
+    monkeypatch.setattr(call_steps, "REGISTER_BUDGET", 16)
+    text = """t0 = softmax(c, axis=0, where=a < 0.5)
+    t1 = softmax(c, axis=0, where=a < 1)
+    t6 = t1 * rsqrt(mean(t1 * t1, (0,), keepdims=True) + 1e-5)
+    return scatter_add(t6, arange(size(t6, 0)) * 3 % 7, a), t0"""
+    a, c = np.arange(257.0) / 100, np.arange(257.0) / 200
+    e = np.exp(c)
+    t1 = np.where(a < 1, e, 0) / e[a < 1].sum()
+    expected = t1 / np.sqrt((t1 * t1).mean() + 1e-5)
+    np.add.at(expected, np.arange(257) * 3 % 7, a)
+    kernel = fd.kernel(text, verify=True, fallback=False)
+    np.testing.assert_allclose(kernel(a=a, c=c)[0], expected, rtol=1e-12)

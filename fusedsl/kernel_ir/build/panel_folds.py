@@ -15,7 +15,7 @@ from .build_plan import digest_of
 
 
 def fold_in_panels(
-    kernels: Sequence[KernelPlan], temporaries: Sequence[Type]
+    kernels: Sequence[KernelPlan], temporaries: Sequence[Type], results: Sequence[Type]
 ) -> tuple[tuple[KernelPlan, ...], tuple[Type, ...]]:
     """The kernels with such folds in the kernels of the products, and the types of the temporaries between them.
 
@@ -25,27 +25,28 @@ def fold_in_panels(
     for number in range(len(kernels)):
         one = folded_product(changed, number)
         if one is not None:
-            _fold(changed, types, one)
+            _fold(changed, types, one, results)
     return tuple(changed), tuple(types)
 
 
-def _fold(kernels: list[KernelPlan], temporaries: list[Type], one: FoldedProduct) -> None:
+def _fold(kernels: list[KernelPlan], temporaries: list[Type], one: FoldedProduct, results: Sequence[Type]) -> None:
     """Move the folds of a reader to the kernel of the products."""
     products, reader = kernels[one.products], kernels[one.reader]
-    index = reader.arrays[one.load.operand].index
-    place = [c.axis for c in reader.arrays[one.load.operand].at].index(len(reader.rows))
-    shape = temporaries[index].shape
+    use = reader.arrays[one.load.operand]
+    place = [c.axis for c in use.at].index(len(reader.rows))
+    shape = (results if use.kind == "result" else temporaries)[use.index].shape
     panels = expression("//", expression("+", shape[place], PANEL_COLUMNS - 1), PANEL_COLUMNS)
-    others = [k for k in kernels if k is not reader and any(u.index == index for u in _temporaries_read(k))]
+    others = [k for k in kernels if k is not reader and any(u.index == use.index for u in _temporaries_read(k))]
+    kept = use.kind == "result" or bool(others)
     states = _states(reader)
     numbers = list(range(len(temporaries), len(temporaries) + len(states)))
-    numbers = numbers if others else [index, *numbers[:-1]]
+    numbers = numbers if kept else [use.index, *numbers[:-1]]
     for number, value in zip(numbers, states):
         temporaries[number : number + 1] = [Type(value.dtype, (*shape[:place], *shape[place + 1 :], panels))]
-    along = [c.axis for c in reader.arrays[one.load.operand].at if c.axis != len(reader.rows)]
+    along = [c.axis for c in use.at if c.axis != len(reader.rows)]
     parts = [(number, value) for number, value in zip(numbers, states)]
     kernels[one.reader] = _merging(reader, along, parts, panels)
-    kernels[one.products] = _with_panels(products, reader, one, (along, parts, panels), bool(others))
+    kernels[one.products] = _with_panels(products, reader, one, (along, parts, panels), kept)
 
 
 def _temporaries_read(kernel: KernelPlan) -> Iterator[ArrayUse]:
