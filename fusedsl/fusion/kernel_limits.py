@@ -23,6 +23,7 @@ MOST_NESTED = 12  # reductions in one kernel that depend on each other
 TURNED = 3  # a nested reduction along other axes counts as so many: its kernel recomputes its inputs
 MOST_OPERATIONS = 600  # instructions of one element: with more, kernels take seconds to compile
 MOST_PROMISED = 2400  # the same under max_kernels
+MOST_LOADS = 64  # loads of one element: LLVM's time grows faster than their number, as each has a pointer of its own
 Fits = Callable[[Dim, int], bool]
 
 
@@ -52,6 +53,7 @@ class KernelLimits:
         self.nested: dict[Node, int] = {}  # reductions that depend on each other
         self.along: dict[Node, tuple[int, ...] | None] = {}  # axes of the last of them
         self.size: dict[Node, int] = {}  # instructions of an element
+        self.loads: dict[Node, int] = {}  # views of arrays in memory that are read for an element
         self.fused_producers: dict[Node, frozenset[Node]] = {}  # nodes that compute an element
         self.weights_of: dict[Node, Node] = {}  # product that attention may compute -> its operand of weights
 
@@ -74,6 +76,8 @@ class KernelLimits:
                 self._cut_below(n, cost, "kernels would take long to compile")
             if self.size[n] > self.longest:
                 self._store_before(n, self.size, "kernels would take long to compile")
+            if self.loads[n] > MOST_LOADS and self.longest <= MOST_OPERATIONS:
+                self._cut_below(n, self._loads, "kernels would load too many arrays")
         return self.stored
 
     def _of(self, values: dict[Node, int], n: Node) -> int:
@@ -91,10 +95,21 @@ class KernelLimits:
             alike = self.nested[n] == 0 or self.along[n] == _axes(n)
             self.nested[n] += 1 if alike else TURNED
             self.along[n] = _axes(n)
-        self.fused_producers[n] = frozenset((n,)).union(
-            *(self.fused_producers[a] for a in args if a not in self.stored)
-        )
-        self.size[n] = sum(map(cost, self.fused_producers[n]))
+        self._note_producers(n, [a for a in args if a not in self.stored])
+
+    def _note_producers(self, n: Node, args: Sequence[Node]) -> None:
+        """What computes an element of a node: that of its operand with the most of it, and what the others add."""
+        most = max(args, key=lambda a: len(self.fused_producers[a]), default=None)
+        shared = self.fused_producers[most] if most is not None else frozenset()
+        more = frozenset((n,)).union(*(self.fused_producers[a] for a in args if a is not most)) - shared
+        self.fused_producers[n] = shared | more
+        self.size[n] = sum(map(cost, more)) + (self.size[most] if most is not None else 0)
+        self.loads[n] = sum(map(self._loads, more)) + (self.loads[most] if most is not None else 0)
+
+    def _loads(self, n: Node) -> int:
+        """How many views of arrays in memory a node reads itself, each by a pointer of its own."""
+        views = [array_below(a) for a in n.args if a.op in VIEWS]
+        return sum(a.op == "param" or a in self.stored for a in views)
 
     def _limit_table(self, n: Node) -> None:
         """Store a computed array of which a gather reads twice the elements that it has; a padded one reads a few

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ..ir.graph import Node
-from ..ir.ops import LEAVES
+from ..ir.ops import LEAVES, OPS, VIEWS
 from .demand_analysis import cost
+
+RECOMPUTED = 8  # instructions of a value of positions alone that each kernel computes again
 
 
 def narrowest_cut(
@@ -27,14 +29,26 @@ def narrowest_cut(
     best: list[Node] = []
     live: list[Node] = []
     of_chain: set[Node] = set()
+    positions = _positions(order)
     for n in order[:-1]:
         if n in chain:
             below += weight(n)
         if n.op not in LEAVES and (n in chain or not of_chain.isdisjoint(n.args)):
             of_chain.add(n)
         live = [m for m in live if last[m] > index[n]]
-        if n in of_chain and n.type.shape and last.get(n, 0) > index[n]:
+        if n in of_chain and n not in positions and n.type.shape and last.get(n, 0) > index[n]:
             live.append(n)
         if live and 2 * below >= total and (not best or len(live) <= len(best)):
             best = list(live)
     return best
+
+
+def _positions(order: Sequence[Node]) -> set[Node]:
+    """What a few instructions compute of positions and numbers alone, as the condition i == 3."""
+    few: dict[Node, int] = {}
+    for n in order:
+        if n.op in OPS or n.op in (*VIEWS, "convert", "cast"):
+            below = [0 if a.op in LEAVES and a.op != "param" else few.get(a) for a in n.args]
+            if None not in below and (size := cost(n) + sum(below)) <= RECOMPUTED:  # type: ignore[arg-type]
+                few[n] = size
+    return set(few)

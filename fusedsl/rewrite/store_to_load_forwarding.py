@@ -37,13 +37,17 @@ def row_of_a_select(n: Node) -> Node | None:
 
 @rule("index", law="x[None][0] = x")
 def row_of_a_new_axis(n: Node) -> Node | None:
+    """Of new axes at any place: what is left of both indices where each takes the first of a new axis."""
     (x,) = n.args
-    if x.op != "index" or x.attr[:1] != (("new",),) or n.attr[0] != ("int", 0):
+    if x.op != "index" or not any(entry[0] == "new" for entry in x.attr) or any(e[0] == "new" for e in n.attr):
         return None
-    rest, below = n.attr[1:], x.attr[1:]
-    plain = rest == tuple(("slice", 0, 1, d) for d in x.type.shape[1:])
-    if not plain:
+    made = [entry for entry in x.attr if entry[0] != "int"]
+    pairs = list(zip(made, n.attr, strict=True))
+    taken = [outer == ("int", 0) for inner, outer in pairs if inner[0] == "new"]
+    kept = [outer == ("slice", 0, 1, d) for (inner, outer), d in zip(pairs, x.type.shape) if inner[0] != "new"]
+    if not all((*taken, *kept)):
         return None
+    below = tuple(entry for entry in x.attr if entry[0] != "new")
     whole = below == tuple(("slice", 0, 1, d) for d in x.args[0].type.shape)
     return x.args[0] if whole else node("index", x.args, below, n.type)
 

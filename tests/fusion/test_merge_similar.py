@@ -111,7 +111,8 @@ def test_all_states_of_a_recurrence_take_few_binaries(steps):
     x = np.random.default_rng(2).standard_normal((steps, 16)).astype(np.float32)
     kernel = fd.fuse(states, verify=True)
     np.testing.assert_allclose(kernel(x), states(x), rtol=1e-4, atol=1e-6)
-    assert binaries(kernel.source(x)) <= 6  # of about as many kernels as there are steps
+    assert binaries(kernel.source(x)) <= 8
+    assert len(kernel.explain(x, compile=False).kernels) <= 5 + steps // 6  # one stores the states of 16 steps
 
 
 @pytest.mark.parametrize("count", [16, 17, 33, 64])

@@ -20,6 +20,7 @@ LONG_BODY, LONGEST_BODY = (
     1000,
 )  # vector instructions of an iteration: longer ones interleave twice, the longest not at all (they spill)
 INTERLEAVE_COUNTS = ((5.0, 8), (2.0, 4), (0.0, 2))  # (least ratio of latency to issue cycles, interleave count)
+MOST_ACCESSES = 64  # loads and stores of interleaved iterations: with more, memory is what a loop waits for
 GATHER_CHAIN, CHAINED_COUNT = 3, 4  # gathers that depend on each other, from which on loops interleave so many times
 COUNTING = 2.0  # instructions of an iteration that the loop itself takes beside those of its counter
 ISSUE_WIDTH = 3  # vector instructions per cycle
@@ -49,15 +50,19 @@ def interleave_count(instructions: list[ir.Instruction]) -> int:
     """The interleave count for a loop of these instructions."""
     if gather_chain(instructions) >= GATHER_CHAIN:
         return CHAINED_COUNT
+    accesses = [i for i in instructions if "alias.scope" in i.metadata]
     computed = [i for i in instructions if i.opname not in ("load", "alloca") and width(i.type)]
     if sum(not isinstance(i.type, ir.IntType) for i in computed) < MIN_FLOAT_OPS:
         return 1
-    lane = max([32, *(width(accessed_type(i)) for i in instructions if "alias.scope" in i.metadata)])
+    lane = max([32, *(width(accessed_type(i)) for i in accesses)])
     size = COUNTING + sum(max(1.0, width(i.type) / lane) for i in computed)
     if size > LONG_BODY:
         return 2 if size <= LONGEST_BODY else 1
     waits = critical_path(instructions) / (size / ISSUE_WIDTH)
-    return next(count for least, count in INTERLEAVE_COUNTS if waits >= least)
+    count = next(count for least, count in INTERLEAVE_COUNTS if waits >= least)
+    while count > 2 and count * len(accesses) > MOST_ACCESSES:
+        count //= 2
+    return count
 
 
 def critical_path(instructions: list[ir.Instruction]) -> int:

@@ -190,3 +190,18 @@ def test_chains_of_gathers_are_interleaved():
         expected = interleave.CHAINED_COUNT if number >= interleave.GATHER_CHAIN else 1
         assert interleave.interleave_count(instructions) == expected
         at = builder.fptosi(loaded, word)
+
+
+@pytest.mark.parametrize("arrays, count", [(8, 8), (16, 4), (40, 2)])
+def test_loops_over_many_arrays_are_interleaved_less(arrays, count):
+    module = ir.Module()
+    kind = ir.FloatType()
+    function = ir.Function(module, ir.FunctionType(kind, [kind.as_pointer()]), "sum")
+    builder = ir.IRBuilder(function.append_basic_block())
+    value = kind(0)
+    for _ in range(40):
+        value = builder.fdiv(kind(1), value)
+    for _ in range(arrays):
+        loaded = builder.load(function.args[0], typ=kind)
+        loaded.set_metadata("alias.scope", module.add_metadata([]))
+    assert interleave.interleave_count(list(builder.block.instructions)) == count
