@@ -37,7 +37,7 @@ def row_of_a_select(n: Node) -> Node | None:
 
 @rule("index", law="x[None][0] = x")
 def row_of_a_new_axis(n: Node) -> Node | None:
-    """Of new axes at any place: what is left of both indices where each takes the first of a new axis."""
+    """What is left of two indices where the outer one takes the first element of each new axis of the inner one."""
     (x,) = n.args
     if x.op != "index" or not any(entry[0] == "new" for entry in x.attr) or any(e[0] == "new" for e in n.attr):
         return None
