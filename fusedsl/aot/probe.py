@@ -160,7 +160,7 @@ def _bound(call: ResolvedCall, arguments: Arguments) -> list[tuple[KernelPlan, B
     try:
         call_steps.check_call(call.plan, extents)
         layouts, _ = call_layouts(call.plan, arguments, extents)
-        bounds = call_steps.bind_kernels(call.plan, layouts, extents)
+        bounds = call_steps.bind_kernels(call.plan, layouts, extents, None, call.target.hardware)
     except FusedslError:
         return []
     return [(plan, bound) for plan, bound in zip(call.plan.kernels, bounds) if not bound.empty]

@@ -12,6 +12,7 @@ from . import contraction, index_keys, joins, shapes, windows
 from .builder import GraphBuilder, fail
 from .contraction import Subscripts
 from .dims import Dim, evaluate, expression
+from .gathers import INSIDE, gather
 from .graph import Node
 
 MOST_AXES = 3  # besides those of samples and channels
@@ -106,12 +107,25 @@ def _windows(b: GraphBuilder, x: Node, axis: int, reach: Dim, steps: tuple[int, 
     """Windows along an axis as a new last axis, with steps between them and between their taps."""
     span = expression("+", reach, 1)
     windows.require_windows(b, x, axis, span, "conv")
-    x = windows.sliding_window(b, x, span, axis)
-    if steps == (1, 1):
-        return x
-    key = [slice(None)] * x.type.rank
-    key[axis], key[-1] = (slice(None, None, step) for step in steps)
-    return index_keys.index(b, x, tuple(key))
+    return windows.sliding_window(b, x, span, axis) if steps == (1, 1) else _stepped(b, x, span, axis, steps)
+
+
+def _stepped(b: GraphBuilder, x: Node, n: Dim, axis: int, steps: tuple[int, int]) -> Node:
+    """Windows over `n` neighbours along an axis, with steps between them and between their taps: one gather."""
+    size, (step, tap_step) = x.type.shape[axis], steps
+    count, taps = _every(step, expression("-", size, expression("-", n, 1))), _every(tap_step, n)
+    starts = shapes.expand_dims(b, b.iota(count), tuple(range(1, 1 + x.type.rank - axis)))
+    place, offset = (
+        b.elementwise("multiply", *pair) for pair in ((starts, b.literal(step)), (b.iota(taps), b.literal(tap_step)))
+    )
+    position = b.strong(b.elementwise("add", place, offset))
+    shape = (*x.type.shape[:axis], count, *x.type.shape[axis + 1 :], taps)
+    return gather(x, {axis: position}, [None if k == axis else k for k in range(x.type.rank)], shape, INSIDE)
+
+
+def _every(step: int, count: Dim) -> Dim:
+    """The elements of an axis of which one in `step` is taken."""
+    return count if step == 1 else expression("slice", count, None, None, step)
 
 
 def _padding(how: Convolution, k: int, reach: Dim) -> tuple[Dim, Dim]:

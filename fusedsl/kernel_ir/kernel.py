@@ -9,6 +9,7 @@ from ..ir.types import DType
 from .attention import AttentionBody, TileBounds
 from .batched_calls import BatchedCalls
 from .fast_division import divisors
+from .image_rows import ImageAxis, ImageBox
 from .memory_access import Access
 from .phase import Body, MatrixProduct, Phase, Reduction, Scatter, Store, Value
 
@@ -36,6 +37,7 @@ class Operand:
     alignment: int = 0  # pairs: of each of its addresses, in bytes, where it is more than an element's
     one_line: bool = False  # rows over several column axes: along all of them together, its elements are contiguous
     strided_as: int = -1  # these rows: the operand before it that has its strides along these axes; -1: none
+    image: tuple[ImageAxis, ...] = ()  # products: its rows are places of windows along these axes, the innermost first
 
 
 @dataclass(frozen=True)
@@ -190,9 +192,14 @@ class KernelIR:
         return divisors(self.vector_axis, width, extents, int(self.shifted)) if self.axes > 1 else ()
 
     @property
-    def tma_boxes(self) -> tuple[TmaBox, ...]:
+    def tma_boxes(self) -> tuple[TmaBox | ImageBox, ...]:
         """The boxes of operands that TMA moves."""
         return ()
+
+    @property
+    def image_axes(self) -> int:
+        """The axes of images, besides samples and channels, along which its rows are places of windows."""
+        return max(len(operand.image) for operand in self.operands) if self.operands else 0
 
     @property
     def vector_axis(self) -> int:
@@ -211,7 +218,7 @@ class MixedReductionKernel(KernelIR):
 class MatmulKernel(KernelIR):
     """A kernel of matrix products whose operands TMA loads, and whose outputs it may store."""
 
-    tma_boxes: tuple[TmaBox, ...] = ()
+    tma_boxes: tuple[TmaBox | ImageBox, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,9 @@ from .kernel import KernelIR
 class KernelParam:
     """Eight bytes of the parameter block."""
 
-    kind: Literal["pointer", "workspace", "semaphores", "gap", "window", "extent", "stride", "magic", "scalar", "first"]
+    kind: Literal[
+        "pointer", "workspace", "semaphores", "gap", "window", "extent", "place", "stride", "magic", "scalar", "first"
+    ]
     index: int  # operand, axis, window, or scalar
     axis: int = -1  # of a stride (one past the iteration axes: along sorted positions); word of a tensor map
 
@@ -22,8 +24,8 @@ WINDOW_PHASE = 6  # parameters begin 16 bytes after a multiple of 64 on sm_90, w
 
 
 def kernel_params(kernel: KernelIR) -> tuple[KernelParam, ...]:
-    """The parameter block, in order: pointers (operands, workspace, semaphores), windows, extents, run-time strides,
-    division magics, scalars.
+    """The parameter block, in order: pointers (operands, workspace, semaphores), windows, extents, places
+    along image axes, run-time strides, division magics, scalars.
 
     Every slot is 8 bytes, little-endian: pointers, extents (int64) and strides (int64, in elements); a magic is
     the multiplier of `runtime division by extent` in the low and its shift in the high word (see fast_division.py);
@@ -36,6 +38,7 @@ def kernel_params(kernel: KernelIR) -> tuple[KernelParam, ...]:
         params += [KernelParam("gap", k) for k in range((WINDOW_PHASE - len(params)) % 8)]
         params += [KernelParam("window", k, word) for k in range(len(kernel.tma_boxes)) for word in range(WINDOW_WORDS)]
     params += [KernelParam("extent", a) for a in range(kernel.axes)]
+    params += [KernelParam("place", a) for a in range(kernel.image_axes)]
     for k, operand in enumerate(kernel.operands):
         params += [KernelParam("stride", k, a) for a, stride_kind in enumerate(operand.strides) if stride_kind == "s"]
         params += [KernelParam("stride", k, kernel.axes)] if operand.rank == "s" else []

@@ -24,6 +24,7 @@ from ..kernel_ir.attention_operands import has_computed_or_paged_operands
 from ..kernel_ir.kernel import AttentionKernel, MixedReductionKernel
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..runtime.arrays import ArrayFacts, Weak
+from ..runtime.bind_images import with_image_rows
 from ..runtime.bind_shapes import bind_kernel
 from ..runtime.bound_kernel import BoundKernel, SpecializationGroup
 from ..runtime.free_memory import exhausted
@@ -133,12 +134,16 @@ def _iterated(kernel: KernelPlan) -> tuple[Dim, ...]:
 
 
 def bind_kernels(
-    plan: Plan, layouts: dict[tuple[str, int], ArrayLayout], extents, group: SpecializationGroup | None = None
+    plan: Plan,
+    layouts: dict[tuple[str, int], ArrayLayout],
+    extents,
+    group: SpecializationGroup | None = None,
+    hardware: Hardware | None = None,
 ) -> list[BoundKernel]:
-    """Every kernel of a plan with the numbers of one call."""
+    """Every kernel of a plan with the numbers of one call, as hardware runs it; None is the CPU."""
     dims = [d for p in plan.parameters for d in p.type.shape]
     unit_extents, symbolic_units = 1 in dims, any(isinstance(d, Symbol) and extents[d] == 1 for d in dims)
-    bounds = [bind_kernel(k, layouts, extents, symbolic_units) for k in plan.kernels]
+    bounds = [_image_product(bind_kernel(k, layouts, extents, symbolic_units), hardware) for k in plan.kernels]
     chained = len(plan.shared) > 1
     if not (chained or group):
         return bounds
@@ -153,6 +158,14 @@ def bind_kernels(
         )
         for kernel, bound in zip(plan.kernels, bounds)
     ]
+
+
+def _image_product(bound: BoundKernel, hardware: Hardware | None) -> BoundKernel:
+    """A product of windows over rows that TMA finds in images, if there is a schedule for it."""
+    if hardware is None or hardware.cc[0] != 9:
+        return bound
+    flat = with_image_rows(bound)
+    return bound if flat is None or schedule_matmul(flat.kernel, flat.extents, hardware) is None else flat
 
 
 def has_both_axis_schedules(bounds: Iterable[BoundKernel], hardware: Hardware | None) -> bool:

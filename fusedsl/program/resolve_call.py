@@ -223,7 +223,7 @@ def _bind(
     outputs = check_outputs(plan, call_steps.result_shapes(plan, extents), outs, arguments)
     layouts, copied = call_layouts(plan, given, extents, outputs.destinations)
     group = None if target.alone else call_steps.specialization_group(plans.program_key, plans.options, plan)
-    bounds = tuple(call_steps.bind_kernels(plan, layouts, extents, group))
+    bounds = tuple(call_steps.bind_kernels(plan, layouts, extents, group, target.hardware))
     return ResolvedCall(plans, arguments, target, plan, extents, layouts, bounds, copied, outputs)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ..ir.types import DType
+from ..kernel_ir.image_rows import ImageLayout
 from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
 from ..kernel_ir.memory_access import Access
 from .layout import ALIGNMENT
@@ -27,10 +28,13 @@ class BoundKernel:
     specialization_group: SpecializationGroup | None = None  # None if every class of lengths gets a binary
     has_unit_extents: bool = False  # the plan is for some extents of 1
     symbolic_units: bool = False  # the plan is for any extents, although some are 1 in this call
+    images: tuple[ImageLayout | None, ...] = ()  # operands whose rows are places of windows, by number; (): none is
 
     def operand_bytes(self, operand: int) -> int:
         """The bytes of an array's elements that the kernel reads or writes."""
-        elements = prod(n for n, stride in zip(self.extents, self.strides[operand]) if stride)
+        image = self.images[operand] if self.images else None
+        lines = zip(self.extents, self.strides[operand])
+        elements = prod(image.extents if image else (n for n, stride in lines if stride))
         return self.kernel.operands[operand].dtype.itemsize * elements
 
     @property

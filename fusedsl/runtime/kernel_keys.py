@@ -14,7 +14,7 @@ def unnumbered(name: str) -> str:
 
 def _addressing(o: Operand) -> tuple:
     """How an operand's addresses follow from others, or from the numbers of its elements."""
-    return o.base, o.displacement, o.alignment, o.one_line, o.strided_as
+    return o.base, o.displacement, o.alignment, o.one_line, o.strided_as, *o.image
 
 
 def kernel_key(kernel: KernelIR | ComboKernel, schedule: Schedule | None) -> tuple:

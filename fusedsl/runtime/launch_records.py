@@ -14,6 +14,7 @@ from ..backends.cuda.combo import combo_launch_configs
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.fast_division import magic
 from ..kernel_ir.gemm import Gemm
+from ..kernel_ir.image_rows import ImageBox
 from ..kernel_ir.kernel import KernelIR, Operand, TmaBox
 from ..kernel_ir.parameter_layout import kernel_params
 from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
@@ -117,14 +118,19 @@ def pointer_slots(
     return pointers
 
 
-def tensor_map_words(window: TmaBox, operand: Operand, bound: BoundKernel) -> tuple[int, ...]:
+def tensor_map_words(window: TmaBox | ImageBox, operand: Operand, bound: BoundKernel) -> tuple[int, ...]:
     """The tensor map of a TMA box, with a first word of 0: the call fills in the address."""
     from .driver import driver
-    from .encode_tensor_map import tensor_map
+    from .encode_tensor_map import image_map, tensor_map
 
+    name = "tfloat32" if window.tf32 else operand.dtype.name
+    if isinstance(window, ImageBox):
+        layout = bound.images[window.operand]
+        assert layout is not None
+        return image_map(driver(), name, layout, operand.image, window)
     extents = [bound.extents[a] for a in window.axes]
     steps = [bound.strides[window.operand][a] * operand.dtype.itemsize or ALIGNMENT for a in window.axes[1:]]
-    return tensor_map(driver(), "tfloat32" if window.tf32 else operand.dtype.name, extents, steps, window.box)
+    return tensor_map(driver(), name, extents, steps, window.box)
 
 
 def block_template(kernel: KernelIR, bound: BoundKernel, divided: Sequence[int]) -> bytes:
@@ -135,6 +141,8 @@ def block_template(kernel: KernelIR, bound: BoundKernel, divided: Sequence[int])
     for slot in kernel_params(kernel):
         if slot.kind == "extent":
             values.append(bound.extents[slot.index])
+        elif slot.kind == "place":
+            values.append(_places(bound)[slot.index])
         elif slot.kind == "stride":
             values.append(bound.strides[slot.index][slot.axis])
         elif slot.kind == "magic":
@@ -144,6 +152,11 @@ def block_template(kernel: KernelIR, bound: BoundKernel, divided: Sequence[int])
         else:
             values.append(0)
     return b"".join(struct.pack("<q" if v < 1 << 63 else "<Q", v) for v in values)
+
+
+def _places(bound: BoundKernel) -> tuple[int, ...]:
+    """The places of windows along each image axis."""
+    return next(image.places for image in bound.images if image is not None)
 
 
 def scalar_slots(

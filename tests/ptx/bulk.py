@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .image_map import ImageMap, swizzled
 from .memory import RANK_SHIFT, SHARED_BASE
 from .operands import Step, address, parts, reader, type_of, writer
 from .syntax import Instruction, Unsupported
@@ -89,7 +90,7 @@ def _wait(ins: Instruction) -> Step:
 # ---- copies
 
 _FORMS = {"shared::cluster", "shared::cta", "shared", "global", "mbarrier::complete_tx::bytes", "bulk_group", "tile"}
-_FORMS |= {"bulk", "async", "tensor", "multicast::cluster", "L2::cache_hint", "L2", "prefetch", "read"}
+_FORMS |= {"im2col", "bulk", "async", "tensor", "multicast::cluster", "L2::cache_hint", "L2", "prefetch", "read"}
 _FORMS |= {f"{rank}d" for rank in range(1, 6)}
 
 
@@ -188,6 +189,11 @@ class TensorMap:
     box: tuple[int, ...]
     rounds: bool = False  # float32 to TF32
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of a box."""
+        return self.box[0] * self.size
+
     def encode(self) -> bytes:
         fill = lambda values: (*values, *[0] * (5 - len(values)))  # noqa: E731
         numbers = (self.base, MAGIC, len(self.shape), self.size, self.swizzle)
@@ -211,9 +217,8 @@ class TensorMap:
         return inside, self.base + np.array(self.strides) @ at, np.arange(at.shape[1]) * self.size
 
     def swizzled(self, address: np.ndarray) -> np.ndarray:
-        """Chunks of 16 bytes change places within rows of `swizzle` bytes, by bits of the shared address."""
-        bits = {16: 0, 32: 1, 64: 3, 128: 7}[self.swizzle]
-        return address ^ (address >> 7 & bits) << 4
+        """Where chunks of 16 bytes lie."""
+        return swizzled(address, self.swizzle)
 
 
 def _corner(operand: Any):
@@ -221,15 +226,19 @@ def _corner(operand: Any):
     return address(operand[0]), [reader(c, np.dtype(np.int32)) for c in parts(operand[1])]
 
 
-def _maps(m, ins: Instruction, at, where: np.ndarray) -> list[TensorMap]:
+def _maps(m, ins: Instruction, at, where: np.ndarray) -> list:
+    """The tensor maps at some addresses, of the kind that the instruction reads."""
+    kind = ImageMap if "im2col" in ins.modifiers else TensorMap
     words = m.load(ins, at, "", where, 8, 1), *(m.load(ins, at, "", where + 8 * k, 8, 1) for k in range(1, 16))
     data = np.stack([w[0] for w in words], axis=1)
-    return [TensorMap.decode(row.tobytes()) for row in data]
+    return [kind.decode(row.tobytes()) for row in data]
 
 
 def _tensor_in(ins: Instruction) -> Step:
     to, source, barrier, *more = ins.operands
     into, (place, corner), where = address(to), _corner(source), address(barrier)
+    if "im2col" in ins.modifiers:
+        corner += [reader(offset, np.dtype("u2")) for offset in parts(more.pop(0))]
     mask = reader(more[0], np.dtype("u2")) if "multicast::cluster" in ins.modifiers else None
 
     def step(m, at):
@@ -239,7 +248,10 @@ def _tensor_in(ins: Instruction) -> Step:
         maps, keys = _maps(m, ins, at, place(m, at)), m.barrier_keys(ins, at, where(m, at))
         for lane, target, box, begin, key, chosen in zip(lanes, into(m, at), maps, corners, keys, masks):
             _check(m, ins, lane, target, box)
-            inside, places, offsets = box.elements(begin)
+            try:
+                inside, places, offsets = box.elements(begin)
+            except ValueError as fault:
+                raise m.report(ins, lane[None])(str(fault), 0) from None
             offsets = box.swizzled(target - SHARED_BASE + offsets) - (target - SHARED_BASE)
             total = len(offsets) * box.size
             form = box.size, box.rounds
@@ -266,9 +278,9 @@ def _tensor_out(ins: Instruction) -> Step:
     return step
 
 
-def _check(m, ins: Instruction, lane, place: int, box: TensorMap) -> None:
+def _check(m, ins: Instruction, lane, place: int, box: TensorMap | ImageMap) -> None:
     inside = (int(place) & ((1 << RANK_SHIFT) - 1)) - SHARED_BASE
-    width = box.box[0] * box.size
+    width = box.row_bytes
     if inside % 128 or width % 16 or (box.swizzle > 16 and width > box.swizzle):
         raise m.report(ins, lane[None])(f"a box with rows of {width} bytes at shared byte {inside}", 0)
 
@@ -379,6 +391,14 @@ class Transfers:
         if any(ended[lane] for lane, _, _ in self.outgoing):
             return "a bulk copy to global memory"
         return "a product" if any(ended[lanes].any() for lanes, _, _ in self.products) else None
+
+
+def encode_image_map(kind: int, base: int, arrays: tuple, channels: int, pixels: int, swizzle: int) -> bytes:
+    """The 128 bytes of cuTensorMapEncodeIm2col's answer, of shape, strides, both corners and steps."""
+    shape, strides, lower, upper, steps = arrays
+    corners = (tuple(lower), tuple(upper), tuple(steps))
+    form = ((16, 32, 64, 128)[swizzle], base, tuple(shape), (MAP_SIZES[kind], *strides), *corners, channels, pixels)
+    return ImageMap(MAP_SIZES[kind], *form, kind == TF32).encode()
 
 
 def encode_map(kind: int, rank: int, base: int, shape, strides, box, steps, interleave, swizzle) -> bytes:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fusedsl.hardware import Hardware
 
-from .bulk import encode_map
+from .bulk import encode_image_map, encode_map
 from .machine import Grid, run
 from .memory import Arena
 from .program import Program, load
@@ -154,6 +154,16 @@ class Libcuda:
         counts = (rank, rank - 1, rank, rank)
         shape, strides, box, steps = ([int(array[k]) for k in range(n)] for array, n in zip(arrays, counts))
         data = encode_map(kind, rank, base.value, shape, strides, box, steps, interleave, swizzle)
+        ctypes.memmove(to, data, len(data))
+        return 0
+
+    @in_context
+    def cuTensorMapEncodeIm2col(self, to: Any, kind: int, rank: int, base: Any, *told: Any) -> int:
+        shape, strides, lower, upper, channels, pixels, steps, interleave, swizzle, _, _ = told
+        assert interleave == 0
+        counts = ((shape, rank), (strides, rank - 1), (lower, rank - 2), (upper, rank - 2), (steps, rank))
+        arrays = tuple([int(array[k]) for k in range(n)] for array, n in counts)
+        data = encode_image_map(kind, base.value, arrays, channels.value, pixels.value, swizzle)
         ctypes.memmove(to, data, len(data))
         return 0
 

@@ -10,9 +10,11 @@ import pytest
 
 from ptx import Fault
 from ptx.bulk import TensorMap
+from ptx.image_map import ImageMap
 from ptx.machine import Grid, run
 from ptx.memory import Arena
 from ptx.program import load
+from ptx.syntax import Unsupported
 
 RANDOM = np.random.default_rng(3)
 BRAIN = ml_dtypes.bfloat16
@@ -220,3 +222,27 @@ def test_a_box_leaves_shared_memory_once_a_fence_has_shown_it_to_the_copy_engine
 def test_a_box_that_leaves_begins_in_the_array():
     with pytest.raises(Fault, match="begins before it"):
         sent(first=-2)
+
+
+def test_an_image_map_walks_places_of_windows():
+    """Two samples of 3 × 4 pixels, windows of 2 × 2 with a zero around: 4 × 5 places each, of which 12 from one on."""
+    x = RANDOM.standard_normal((2, 3, 4, 8)).astype(BRAIN)
+    strides = (2, 16, 64, 192)
+    images = ImageMap(2, 16, 0, (8, 4, 3, 2), strides, (-1, -1), (0, 0), (1, 1, 1, 1), 8, 12)
+    inside, places, _ = ImageMap.decode(images.encode()).elements([0, 2, 2, 0, 1, 1])
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    rows = [(n, p, q) for n in range(2) for p in range(4) for q in range(5)]
+    first = rows.index((0, 3, 3))
+    wanted = [padded[n, p + 1, q + 1] for n, p, q in rows[first : first + 12]]
+    found = np.where(inside, x.reshape(-1)[np.where(inside, places // 2, 0)], BRAIN(0)).reshape(12, 8)
+    np.testing.assert_array_equal(found, np.array(wanted))
+
+
+def test_an_image_map_begins_at_a_place():
+    images = ImageMap(2, 16, 0, (8, 4, 3, 2), (2, 16, 64, 192), (-1, -1), (0, 0), (1, 1, 1, 1), 8, 12)
+    with pytest.raises(ValueError, match="a first pixel"):
+        images.elements([0, 4, 0, 0, 0, 0])
+    with pytest.raises(ValueError, match="offsets"):
+        images.elements([0, 0, 0, 0, 256, 0])
+    with pytest.raises(Unsupported, match="corners"):
+        ImageMap(2, 16, 0, (8, 4, 3, 2), (2, 16, 64, 192), (-129, 0), (0, 0), (1, 1, 1, 1), 8, 12).encode()

@@ -32,6 +32,9 @@ class Names:
     def extent(self, axis: int) -> str:
         return f"n{axis}"
 
+    def place(self, axis: int) -> str:
+        return f"places{axis}"
+
     def magic(self, axis: int) -> str:
         return f"m{axis}"
 
@@ -47,6 +50,8 @@ class Names:
                 return self.pointer(slot.index)
             case "extent":
                 return self.extent(slot.index)
+            case "place":
+                return self.place(slot.index)
             case "stride":
                 return self.stride(slot.index, slot.axis)
             case "magic":

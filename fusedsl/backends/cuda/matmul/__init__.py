@@ -80,6 +80,7 @@ wgmma_wait_group = _FILE.maker("wgmma_wait_group", "left", "")
 cluster_rank, cluster_sync = _FILE.function("cluster_rank"), _FILE.function("cluster_sync")
 mbarrier_arrive_cluster = _FILE.function("mbarrier_arrive_cluster", "at, block")
 tma_load_multicast = _FILE.maker("tma_load_multicast", "rank, blocks", "to, map, mbarrier, *coordinates")
+tma_load_image = _FILE.maker("tma_load_image", "rank", "to, map, mbarrier, *coordinates")
 take_panel = _FILE.maker("take_panel", "first, columns", "accumulators")
 
 _FILE = File("matmul.sm90.register_operands")

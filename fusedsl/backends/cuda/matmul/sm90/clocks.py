@@ -6,11 +6,11 @@ from math import prod
 
 from .....hardware import Hardware
 from .....kernel_ir.instruction_cost import total_cost
-from .....kernel_ir.kernel import KernelIR
+from .....kernel_ir.kernel import KernelIR, Operand
 from .....kernel_ir.matmul_operands import MatmulOperands
 from .....kernel_ir.phase import Phase
 from ...schedule_base import Extents
-from .layout import Sm90MatmulSchedule, clusters_of_tiles
+from .layout import Sm90MatmulSchedule, clusters_of_tiles, k_slices
 
 COLUMNS = 64  # that tiles are measured in
 # measured: H100, 2026-11, bfloat16 4096 x 4096 x 4096: clocks of a K-slice, by rows and columns of a tile; one of 128
@@ -39,7 +39,7 @@ def predicted_clocks(
     """Clocks of an SM that works on the most tiles."""
     count = clusters_of_tiles(s, operands, extents) * s.cluster * s.splits
     waves = -(-count // (s.multiprocessors // s.cluster * s.cluster))
-    slices, each, epilogue = -(-extents[-1] // (s.kind.slice * s.splits)), _slice_clocks(s), _epilogue_clocks(s, kernel)
+    slices, each, epilogue = -(-k_slices(s, extents) // s.splits), _slice_clocks(s), _epilogue_clocks(s, kernel)
     products = waves * slices * each
     if s.narrow is not None:  # the last wave
         products -= slices * (each - _slice_clocks(s.narrow))
@@ -81,6 +81,12 @@ def _epilogue_instructions(phase: Phase) -> float:
 
 
 def _operand_bytes(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> int:
-    """Bytes of the operands in memory."""
+    """Bytes of the operands in memory; of an image about those of its places."""
     multiplied = [kernel.operands[k] for k in (*operands.left, *operands.right)]
-    return sum(o.dtype.itemsize * prod(n for n, kind in zip(extents, o.strides) if kind != "0") for o in multiplied)
+    return sum(o.dtype.itemsize * prod(extents[a] for a in _varying(o)) for o in multiplied)
+
+
+def _varying(operand: Operand) -> list[int]:
+    """The axes along which an operand has other elements."""
+    taps = [axis.tap_axis for axis in operand.image]
+    return [a for a, kind in enumerate(operand.strides) if kind != "0" and a not in taps]

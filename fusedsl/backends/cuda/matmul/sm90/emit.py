@@ -6,7 +6,7 @@ cluster work on neighbouring rows: each loads a part of the columns' operands fo
 
 from __future__ import annotations
 
-from .....kernel_ir.kernel import MatmulKernel
+from .....kernel_ir.kernel import MatmulKernel, TmaBox
 from .....kernel_ir.parameter_layout import kernel_params
 from ...emit.intrinsic import Function
 from ...emit.source_text import header
@@ -144,7 +144,8 @@ class Sm90MatmulEmitter:
             epilogue.pair_rows(s.kind.itemsize, s.even_rows)
         maps = self.maps[len(self.tiles.multiplied) :]
         panels = s.columns // s.panel
-        epilogue.store_by_tma(s.tma_stores, maps, self.kernel.tma_boxes, 1 if s.widest else panels)
+        boxes = [box for box in self.kernel.tma_boxes if isinstance(box, TmaBox)]
+        epilogue.store_by_tma(s.tma_stores, maps, boxes, 1 if s.widest else panels)
         return epilogue
 
     def _consume_tiles(self, mainloop: Sm90MatmulMainloop) -> PanelEpilogue:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .....kernel_ir.image_rows import ImageBox
+from .....kernel_ir.kernel import TmaBox
 from ...emit.intrinsic import Function
 from ...tile import mbarrier_expect_tx, mbarrier_wait_parity, tma_load, wait_for_launches
-from .. import tma_load_multicast
+from .. import tma_load_image, tma_load_multicast
 from .emit_mainloop import ROW_BYTES
+from .image_coordinates import emit_first_place, image_coordinates
 from .layout import Sm90MatmulSchedule
 from .work_tiles import Sm90WorkTiles
 
@@ -46,11 +49,12 @@ class Sm90MatmulProducer:
         with src.if_("tile < tiles"):
             self.tiles.decode_tile(False)
             src.assign("prefetched", f"minimum(slices, int32({s.stages}))")
-            src.assign("slice_from", f"int32(first_slice * {self.tiles.slice})")
+            self._begin_tile()
             with src.while_("stage < prefetched"):
                 src.assign("stage_full", "int32(full + 8 * stage)")
                 self._fill_stage(s, self.early)
-                src.emit("stage = int32(stage + 1)", f"slice_from = int32(slice_from + {self.tiles.slice})")
+                src.emit("stage = int32(stage + 1)")
+                self.tiles.k_slices.advance()
             src.emit("stage = int32(0)")
 
     def _fill_stage(self, s: Sm90MatmulSchedule, numbers: Sequence[int]) -> None:
@@ -71,8 +75,8 @@ class Sm90MatmulProducer:
         src = self.src
         with src.while_("tile < narrow_tiles" if s.widest else "tile < tiles"):
             self.tiles.decode_tile(bool(s.widest))
-            src.assign("slice_from", f"int32(first_slice * {self.tiles.slice})")
-            with src.while_(f"slice_from < (first_slice + slices) * {self.tiles.slice}"):
+            self._begin_tile()
+            with src.while_(self.tiles.k_slices.more()):
                 src.emit(mbarrier_wait_parity("empty + 8 * stage", "parity ^ 1"))
                 src.assign("stage_full", "int32(full + 8 * stage)")
                 if self.early and not s.widest:
@@ -85,28 +89,39 @@ class Sm90MatmulProducer:
                 else:
                     self._fill_stage(s, self.all)
                 self.tiles.advance_stage()
-                src.emit(f"slice_from = int32(slice_from + {self.tiles.slice})")
+                self.tiles.k_slices.advance()
             src.emit("tile = int32(tile + tile_step)")
+
+    def _begin_tile(self) -> None:
+        """Emit where the first K-slice of a tile lies, and its first row in images."""
+        self.tiles.k_slices.begin()
+        if self.kernel.image_axes:
+            emit_first_place(self.src)
 
     def _load(self, s: Sm90MatmulSchedule, number: int, to: str) -> None:
         """Emit the loads of an operand's K-slice: of the columns' operands, this block's part."""
         src, box, lines_of_box = self.src, self.kernel.tma_boxes[number], self.schedule.box_lines(number)
+        if isinstance(box, ImageBox):
+            axes = self.kernel.operands[box.operand].image
+            load_image = src.bind(f"tma_load{number}", tma_load_image(len(axes) + 2))
+            src.emit(load_image(f"int32({to})", self.maps[number](), "stage_full", *image_coordinates(axes)))
+            return
         rows = number < s.lefts
         shared = not rows and s.cluster > 1
         maker = tma_load_multicast(len(box.axes), s.cluster) if shared else tma_load(len(box.axes))
         load = src.bind(f"tma_load{number}", maker)
         own, first = (self.tiles.row_axis, "row_from") if rows else (self.tiles.column_axis, "column_from")
         lines = s.rows if rows else s.columns // s.cluster
-        at = {self.kernel.row_axes: "slice_from", own: first}
+        at = {s.k_axes.inner: "slice_from", own: first}
         if shared:
             to, at[own] = f"{to} + rank * {lines * ROW_BYTES}", f"{first} + rank * {lines}"
         if lines == lines_of_box and s.majors[number] == "k":
-            self._load_box(load, number, to, at)
+            self._load_box(load, box, number, to, at)
             return
         with src.for_("panel", lines // lines_of_box):
             at[own] = f"{at[own]} + panel * {lines_of_box}"
-            self._load_box(load, number, f"{to} + panel * {lines_of_box * ROW_BYTES}", at)
+            self._load_box(load, box, number, f"{to} + panel * {lines_of_box * ROW_BYTES}", at)
 
-    def _load_box(self, load: Function, number: int, to: str, at: dict[int, str]) -> None:
-        corner = [f"int32({at.get(a, f'c{a}')})" for a in self.kernel.tma_boxes[number].axes]
+    def _load_box(self, load: Function, box: TmaBox, number: int, to: str, at: dict[int, str]) -> None:
+        corner = [f"int32({at.get(a, f'c{a}')})" for a in box.axes]
         self.src.emit(load(f"int32({to})", self.maps[number](), "stage_full", *corner))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field, replace
 
+from .....kernel_ir.image_rows import ImageBox
 from .....kernel_ir.kernel import KernelIR, MatmulKernel, TmaBox
 from .....kernel_ir.launch_config import LaunchConfig
 from .....kernel_ir.matmul_axes import extent
+from .....kernel_ir.matmul_k_axes import KAxes
 from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands, transposed
 from .....kernel_ir.phase import PANEL_COLUMNS
 from ...mma.tile_sizes import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_BYTES, WARP_ROWS, WARPGROUP
@@ -41,6 +43,7 @@ class Sm90MatmulSchedule(Schedule):
     majors: tuple[str, ...]  # of each operand: "k" or "mn", its contiguous axis
     tma_stores: tuple[int, ...]  # outputs, as kernel operands, that are stored by TMA
     multiple: int  # what divides the number of the result's columns: 2 where threads store pairs; 64: whole panels
+    k_axes: KAxes
     dtype: str = "bfloat16"  # of the operands
     turned: bool = False
     parts: int = 1  # of float32: 2 for 3xtf32
@@ -193,15 +196,23 @@ def tiles_across(schedule: Sm90MatmulSchedule, operands: MatmulOperands, extents
     return -(-extent(operands.axes.columns, extents) // schedule.columns)
 
 
-def tma_boxes(schedule: Sm90MatmulSchedule, kernel: KernelIR) -> tuple[TmaBox, ...]:
+def k_slices(schedule: Sm90MatmulSchedule, extents: Extents) -> int:
+    """The K-slices of a tile."""
+    return -(-schedule.k_axes.steps(extents, schedule.kind.slice) // schedule.kind.slice)
+
+
+def tma_boxes(schedule: Sm90MatmulSchedule, kernel: KernelIR) -> tuple[TmaBox | ImageBox, ...]:
     """The boxes of the operands, in their order, then of the outputs: 128 bytes wide, as deep as one load takes."""
     operands, s = schedule.oriented(kernel), schedule
-    boxes = []
+    boxes: list[TmaBox | ImageBox] = []
+    tf32, inner_k = s.dtype == "float32" and s.parts == 1, s.k_axes.inner
     for number, k in enumerate((*operands.left, *operands.right)):
         own = operands.axes.rows[0] if number < s.lefts else operands.axes.columns[0]
-        inner, across = (kernel.row_axes, own) if s.majors[number] == "k" else (own, kernel.row_axes)
-        box = tma_box(kernel, k, inner, across, s.box_lines(number))
-        boxes.append(replace(box, tf32=s.dtype == "float32" and s.parts == 1))
+        if kernel.operands[k].image:
+            boxes.append(ImageBox(k, s.kind.slice, s.box_lines(number), tf32))
+            continue
+        inner, across = (inner_k, own) if s.majors[number] == "k" else (own, inner_k)
+        boxes.append(replace(tma_box(kernel, k, inner, across, s.box_lines(number)), tf32=tf32))
     for k in s.tma_stores:
         boxes.append(tma_box(kernel, k, operands.axes.columns[0], operands.axes.rows[0], WARP_ROWS))
     return tuple(boxes)

@@ -8,11 +8,12 @@ from math import prod
 
 from .....hardware import Hardware
 from .....kernel_ir.kernel import KernelIR
+from .....kernel_ir.matmul_k_axes import k_axes
 from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands, transposed
 from ...mma.tile_sizes import MBARRIER_BYTES, TMA_RANK
 from ...schedule_base import Extents
 from .clocks import predicted_clocks
-from .layout import PANEL, Sm90MatmulSchedule, clusters_of_tiles
+from .layout import PANEL, Sm90MatmulSchedule, clusters_of_tiles, k_slices
 from .tma_boxes import is_stored_by_tma, tma_axes
 from .wgmma_kinds import wgmma_kind
 
@@ -32,7 +33,7 @@ def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm9
     if hardware.cc[0] != 9 or operands is None or not _fits(kernel, operands, extents):
         return None
     possible = list(candidates(kernel, operands, extents, hardware))
-    if not possible and not kernel.phases[0].panel_folds:
+    if not possible and not kernel.phases[0].panel_folds and not kernel.image_axes:
         operands = transposed(operands)
         possible = [replace(s, turned=True) for s in candidates(kernel, operands, extents, hardware)]
     if not possible:
@@ -45,6 +46,7 @@ def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm9
         f"{best.kind.slice} loaded ahead by TMA"
         f"{f', of the last wave {best.tail_columns} columns wide' if best.tail_columns else ''}"
         f"{', turned, with the rows in registers' if best.turned else ''}"
+        f"{', whose rows are places of windows (im2col)' if kernel.image_axes else ''}"
         f"{', in two parts of TF32 each' if best.parts == 2 else ''}"
         f"{f', clusters of {best.cluster} share what they load' if best.cluster > 1 else ''}"
         f"{f', {best.splits} parts of each sum are added in order' if best.splits > 1 else ''}"
@@ -55,20 +57,22 @@ def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm9
 def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
     """Whether TMA and wgmma take these operands: a dtype that wgmma multiplies, one axis on each side."""
     axes, phase = operands.axes, kernel.phases[0]
+    k = k_axes(kernel, operands, extents)
     everyone = (*operands.left, *operands.right)
     sides = [(k, axes.rows) for k in operands.left] + [(k, axes.columns) for k in operands.right]
     return (
-        kernel.column_axes == len(axes.rows) == len(axes.columns) == 1
+        len(axes.rows) == len(axes.columns) == 1
+        and (not k.outer or k.fills_slices(extents))
         and not kernel.is_subkernel
         and kernel.batched is None
         and 0 not in extents
         and prod(extents) < LONGEST * LONGEST
         and max(extents) < LONGEST
         and wgmma_kind(kernel, everyone) is not None
-        and all(kernel.operands[k].near_access == "vector" for k in everyone)
-        and all(kernel.operands[k].near in (kernel.row_axes, *axes.rows, *axes.columns) for k in everyone)
-        and all(len(tma_axes(kernel, k)) <= TMA_RANK for k in everyone)
-        and all({kernel.row_axes, own} <= set(tma_axes(kernel, k)) for k, (own,) in sides)  # a box fills its slice
+        and all(kernel.operands[o].near_access == "vector" for o in everyone)
+        and all(kernel.operands[o].near in (k.inner, *axes.rows, *axes.columns) for o in everyone)
+        and all(len(tma_axes(kernel, o)) <= TMA_RANK for o in everyone if not kernel.operands[o].image)
+        and all({k.inner, own} <= set(tma_axes(kernel, o)) for o, (own,) in sides)  # a box fills its slice
         and (phase.panel_folds is None or (phase.panel_folds.axis,) == axes.columns)
     )
 
@@ -81,8 +85,8 @@ def candidates(
     kind = wgmma_kind(kernel, (*lefts, *rights))
     assert kind is not None
     pairs = tuple((lefts.index(a), len(lefts) + rights.index(b)) for a, b in operands.pairs)
-    k_axis = kernel.row_axes
-    majors = tuple("k" if kernel.operands[k].near == k_axis else "mn" for k in (*lefts, *rights))
+    k = k_axes(kernel, operands, extents)
+    majors = tuple("k" if kernel.operands[o].near == k.inner else "mn" for o in (*lefts, *rights))
     stores = tuple(
         store.operand for store in kernel.phases[0].row_stores if is_stored_by_tma(kernel, operands, store.operand)
     )
@@ -93,14 +97,14 @@ def candidates(
             continue
         for warpgroups, pingpong, cluster in SHAPES:
             one = Sm90MatmulSchedule(
-                *(warpgroups, pingpong, columns, MOST_STAGES, cluster, pairs, majors, stores, multiple, kind.dtype),
+                *(warpgroups, pingpong, columns, MOST_STAGES, cluster, pairs, majors, stores, multiple, k, kind.dtype),
                 parts=2 if kind.dtype == "float32" and kernel.matmul == "3xtf32" else 1,
                 multiprocessors=hardware.multiprocessors,
             )
             if one.by_registers:
                 even_rows = one.pairs_rows and extents[operands.axes.rows[0]] % 2 == 0
                 one = replace(one, tma_stores=(), even_rows=even_rows)
-            if not _is_loaded_in_boxes(one) or one.parts * pingpong > 2:
+            if not _is_loaded_in_boxes(one) or one.parts * pingpong > 2 or (k.outer and one.parts > 1):
                 continue
             room = hardware.block_shared - one.smem_bytes + MOST_STAGES * (one.stage_bytes + 2 * MBARRIER_BYTES)
             stages = min(MOST_STAGES, room // (one.stage_bytes + 2 * MBARRIER_BYTES))
@@ -133,7 +137,7 @@ def narrow_tails(s: Sm90MatmulSchedule, operands: MatmulOperands, extents: Exten
 
 def parts(s: Sm90MatmulSchedule, operands: MatmulOperands, extents: Extents) -> Iterator[Sm90MatmulSchedule]:
     """The schedule with several parts of each tile, where there are few tiles."""
-    slices = -(-extents[-1] // s.kind.slice)
+    slices = k_slices(s, extents)
     if s.cluster > 1 or s.pingpong > 1 or clusters_of_tiles(s, operands, extents) >= s.multiprocessors:
         return
     for splits in SPLITS:

@@ -119,6 +119,17 @@ def tma_load_multicast(rank: int, blocks: int) -> Callable:
     return inline_asm(text, i32, i64, i32, *[i32] * rank)
 
 
+def tma_load_image(rank: int) -> Callable:
+    """`tma_load(to, map, mbarrier, c0, …, offset0, …)`: load channels of consecutive pixels to shared memory in im2col
+    mode, which walks the places of windows from a first one on, at the offset of a tap; completes the mbarrier."""
+    corner, taps = ", ".join(f"${3 + k}" for k in range(rank)), range(rank - 2)
+    offsets = ", ".join(f"tap{k}" for k in taps)
+    form = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+    narrow = "".join(f"cvt.u16.u32 tap{k}, ${3 + rank + k};\n" for k in taps)
+    text = f"{{\n.reg .b16 {offsets};\n{narrow}{form} [$0], [$1, {{{corner}}}], [$2], {{{offsets}}};\n}}"
+    return inline_asm(text, i32, i64, i32, *[i32] * (2 * rank - 2))
+
+
 @emitted(lambda columns, kinds: types.UniTuple(kinds[0].dtype, columns // 2))
 def take_panel(e, accumulators, *, kinds, first: int, columns: int):
     """`panel(accumulators)`: the accumulators of `columns` columns, from column `first` on."""

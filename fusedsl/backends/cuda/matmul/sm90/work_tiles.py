@@ -5,6 +5,7 @@ from __future__ import annotations
 from .....kernel_ir.kernel import MatmulKernel
 from ...emit.source_text import SourceBuilder
 from ...tile import block_idx, udiv
+from .k_slices import Sm90KSliceLines, Sm90KSlices
 from .layout import Sm90MatmulSchedule
 
 
@@ -17,6 +18,7 @@ class Sm90WorkTiles:
         self.multiplied = (*operands.left, *operands.right)
         self.starts_early = kernel.pdl and schedule.prefetches  # before the launches ahead of it have ended
         self.src = SourceBuilder(kernel)
+        self.k_slices = (Sm90KSliceLines if schedule.k_axes.outer else Sm90KSlices)(self.src, schedule)
         (self.row_axis,), (self.column_axis,) = operands.axes.rows, operands.axes.columns
 
     # -- work tiles
@@ -30,7 +32,7 @@ class Sm90WorkTiles:
         batch = " * ".join(f"int32({n(a)})" for a in self.operands.axes.batch)
         src.assign("batch_tiles", "int32(row_units * columns_across)")
         src.assign("tiles", f"int32(batch_tiles * {batch})" if batch else "batch_tiles")
-        src.assign("all_slices", f"int32((int32({n(self.kernel.row_axes)}) + {self.slice - 1}) // {self.slice})")
+        src.assign("all_slices", self.k_slices.count())
         if s.splits > 1:
             src.assign("tiles", f"int32(tiles * {s.splits})")
             src.assign("part_slices", f"int32((all_slices + {s.splits - 1}) // {s.splits})")
