@@ -7,15 +7,20 @@ from ...tile import udiv
 from .layout import Sm90MatmulSchedule
 
 
+def slices_of_line(src: SourceBuilder, axis: int, slice: int) -> str:
+    """The K-slices of a line along an axis."""
+    return f"int32((int32({src.names.extent(axis)}) + {slice - 1}) // {slice})"
+
+
 class Sm90KSlices:
     """K-slices along one axis, of which `slice_from` is the first step of one."""
 
     def __init__(self, src: SourceBuilder, schedule: Sm90MatmulSchedule):
-        self.src, self.k_axes, self.slice, self.extent = src, schedule.k_axes, schedule.kind.slice, src.names.extent
+        self.src, self.k_axes, self.slice = src, schedule.k_axes, schedule.kind.slice
 
     def count(self) -> str:
         """The K-slices of all parts of a sum."""
-        return f"int32((int32({self.extent(self.k_axes.inner)}) + {self.slice - 1}) // {self.slice})"
+        return slices_of_line(self.src, self.k_axes.inner, self.slice)
 
     def begin(self) -> None:
         """Emit where the first K-slice of a tile lies."""
@@ -30,11 +35,17 @@ class Sm90KSlices:
         self.src.emit(f"slice_from = int32(slice_from + {self.slice})")
 
 
-class Sm90KSliceLines(Sm90KSlices):
-    """K-slices over several axes: each line along the inner axis has slices of its own; c2, c3 … are where it lies."""
+class Sm90KSliceLines:
+    """K-slices over several axes: each line along the inner axis has slices of its own; c2, c3 … are where it lies.
+
+    The methods are those of Sm90KSlices.
+    """
+
+    def __init__(self, src: SourceBuilder, schedule: Sm90MatmulSchedule):
+        self.src, self.k_axes, self.slice, self.extent = src, schedule.k_axes, schedule.kind.slice, src.names.extent
 
     def count(self) -> str:
-        self.src.assign("line_slices", super().count())
+        self.src.assign("line_slices", slices_of_line(self.src, self.k_axes.inner, self.slice))
         return f"int32({' * '.join(['line_slices', *(f'int32({self.extent(a)})' for a in self.k_axes.outer)])})"
 
     def begin(self) -> None:
