@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import log2, prod
 
 from ..backends.cuda.matmul.schedule import TILE_MN
-from ..backends.cuda.scan_sort.radix_schedule import RadixSortSchedule, pass_bytes, passes
+from ..backends.cuda.scan_sort.onesweep_schedule import RadixSortSchedule, pass_bytes, passes
 from ..backends.cuda.scan_sort.sort_method import sort_of
 from ..backends.cuda.scan_sort.sort_schedule import SortSchedule
 from ..backends.cuda.schedule_base import Schedule

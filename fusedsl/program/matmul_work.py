@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..backends.cuda.matmul.mma_schedule import MmaMatmulSchedule, mma_clocks
-from ..backends.cuda.matmul.sm90.clocks import predicted_clocks
+from ..backends.cuda.matmul.sm90.clock_model import predicted_clocks
 from ..backends.cuda.matmul.sm90.layout import Sm90MatmulSchedule
 from ..backends.cuda.skinny.schedule import SkinnySchedule
 from ..backends.cuda.small_matmul.schedule import SmallMatmulSchedule

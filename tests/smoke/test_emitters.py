@@ -13,7 +13,7 @@ from fusedsl.kernel_ir.kernel import KernelIR
 WRITES = ("assign", "emit", "bind")  # methods of a file builder that add text
 MOST_EMITTERS = 11  # classes named so
 # These lists only shrink.
-DERIVED = {"ElementAddresses", "MatmulCoordinates", "PanelEpilogue", "RankedRow", "RepeatedIndex", "RowTileIndex"}
+DERIVED = {"ElementAddresses", "MatmulCoordinates", "PanelEpilogue", "RankedRow", "BroadcastIndex", "RowTileIndex"}
 SHARED_OPTIONAL = {"batched"}  # of the kernel IR: any family's kernel may be called in batches
 
 

@@ -73,7 +73,7 @@ PARSING = {
     "backends.cpu.frontend",
     "backends.cpu.statements",
     "backends.cuda.compile",
-    "backends.cuda.emit.source_text",
+    "backends.cuda.emit.source_builder",
 }
 MOST_SHARED_CLASS_NAMES = 0
 MOST_LONG_SIGNATURES = 7  # functions of more than six parameters

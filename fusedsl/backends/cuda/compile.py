@@ -22,9 +22,9 @@ from .combo import ComboKernel, ComboSchedule
 from .combo_emit import emit_combo
 from .compiler.cuda_binary import CudaBinary
 from .compiler.wrapping_integers import wrapping
+from .elementwise.broadcast_schedule import BroadcastSchedule
 from .elementwise.emit import emit_elementwise
 from .elementwise.flat_emit import emit_flat
-from .elementwise.repeats import RepeatedSchedule
 from .elementwise.schedule import ElementwiseSchedule, FlatSchedule
 from .elementwise.transpose_emit import emit_transpose
 from .elementwise.transpose_schedule import TransposeSchedule
@@ -43,12 +43,12 @@ from .rows.schedule import LoopedRowSchedule, ResidentRowSchedule
 from .rows.smem import SmemRowSchedule
 from .rows_and_columns.emit import emit_rows_and_columns
 from .rows_and_columns.schedule import MixedReductionSchedule
-from .scan_sort.radix_emit import emit_radix_sort
-from .scan_sort.radix_schedule import RadixSortSchedule
+from .scan_sort.onesweep_emit import emit_radix_sort
+from .scan_sort.onesweep_schedule import RadixSortSchedule
 from .scan_sort.scan_schedule import LookbackSchedule, TwoPassScanSchedule
-from .scan_sort.shared_topk_emit import emit_shared_topk
-from .scan_sort.shared_topk_schedule import SharedTopKSchedule
 from .scan_sort.sort_schedule import SortSchedule
+from .scan_sort.split_topk_emit import emit_split_topk
+from .scan_sort.split_topk_schedule import SplitTopKSchedule
 from .scatter.emit import emit_private_scatter, emit_private_sums, emit_scatter
 from .scatter.schedule import PrivateScatterSchedule, PrivateSumSchedule, ScatterSchedule
 from .schedule_base import Schedule
@@ -62,7 +62,7 @@ from .small_matmul.schedule import SmallMatmulSchedule
 EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     ElementwiseSchedule: emit_elementwise,
     FlatSchedule: emit_flat,
-    RepeatedSchedule: emit_elementwise,
+    BroadcastSchedule: emit_elementwise,
     TransposeSchedule: emit_transpose,
     **dict.fromkeys((ResidentRowSchedule, SmemRowSchedule, LoopedRowSchedule), emit_rows),
     **dict.fromkeys((LookbackSchedule, SortSchedule), emit_rows),
@@ -72,7 +72,7 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     ScatterSchedule: emit_scatter,
     PrivateScatterSchedule: emit_private_scatter,
     PrivateSumSchedule: emit_private_sums,
-    SharedTopKSchedule: emit_shared_topk,
+    SplitTopKSchedule: emit_split_topk,
     PersistentClusterSchedule: emit_persistent,
     CooperativeSchedule: emit_cooperative,
     **dict.fromkeys((ColumnSchedule, LoopedColumnSchedule), emit_columns),

@@ -16,8 +16,8 @@ from .rows.dynamic_threads import generic_resident
 from .rows.looped import SHORT, generic_looped
 from .rows.smem import schedule_smem
 from .scan_sort.scan_schedule import generic_scan, has_scans
-from .scan_sort.shared_topk_schedule import generic_order
 from .scan_sort.sort_method import sort_of
+from .scan_sort.split_topk_schedule import generic_order
 from .schedule_base import Schedule
 from .selection.schedule import schedule_selection
 

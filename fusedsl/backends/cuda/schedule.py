@@ -9,7 +9,7 @@ from ...kernel_ir.kernel import KernelIR, MixedReductionKernel
 from .batch_invariant import batch_invariant_form
 from .byte_table.choose import with_byte_tables
 from .columns.schedule import schedule_columns
-from .elementwise.repeats import schedule_repeated
+from .elementwise.broadcast_schedule import schedule_broadcast
 from .elementwise.schedule import schedule_elementwise
 from .elementwise.transpose_schedule import schedule_transpose
 from .matmul.schedule import schedule_matmul
@@ -17,8 +17,8 @@ from .rows.choose import schedule_rows
 from .rows.cooperative import schedule_cooperative
 from .rows_and_columns.schedule import schedule_rows_and_columns
 from .scan_sort.scan_schedule import has_scans, schedule_scan
-from .scan_sort.shared_topk_schedule import schedule_order
 from .scan_sort.sort_method import sort_of
+from .scan_sort.split_topk_schedule import schedule_order
 from .scatter.schedule import schedule_scatter
 from .schedule_base import Schedule
 from .selection.schedule import schedule_selection
@@ -65,5 +65,5 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexi
         if row.resident or (row.smem and spread):
             return row
         return schedule_cooperative(kernel, extents, hardware) or row
-    moved = schedule_transpose(kernel, extents, hardware) or schedule_repeated(kernel, extents, hardware)
+    moved = schedule_transpose(kernel, extents, hardware) or schedule_broadcast(kernel, extents, hardware)
     return moved or schedule_elementwise(kernel, hardware)

@@ -70,7 +70,7 @@ FORMS = {
     "sort of short rows": Form("Sort", "sort(x)", {"x": (9, 103)}),
     "selection": Form("Select", "median(x), topk(x, 70)", {"x": (1, 32_771)}),
     "radix sort": Form("RadixSort", "argsort(x), sort(x)", {"x": (1, 17_001)}),
-    "blocks that share a top k": Form("SharedTopK", "topk(x, 5)", {"x": (1, 32771)}),
+    "blocks that share a top k": Form("SplitTopK", "topk(x, 5)", {"x": (1, 32771)}),
     "scatter": Form("Scatter", "scatter_max(400, int64(abs(x) * 20), x)", {"x": (700,)}),
     "scatter of sums": Form("Scatter", "scatter_add(400, int64(abs(x) * 20), x)", {"x": (700,)}),
     "shifted loads": Form("Elementwise", "sum(sliding_window(x, 5), -1)", {"x": (700,)}),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ....ir.types import BOOL
 from ....kernel_ir.attention import BlockMask, TileBounds
 from ..emit.intrinsic import Named
-from ..emit.source_text import indented, names_in
+from ..emit.source_builder import indented, names_in
 from ..tile import ThreadGroup, ThreadGroupIntrinsics, reduction
 from .emit_fragment import Domain, FragmentEmitter
 from .sm90_schedule import WORK_INFOS

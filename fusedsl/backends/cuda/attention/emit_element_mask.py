@@ -10,7 +10,7 @@ from ....kernel_ir.instruction import needed
 from ....kernel_ir.phase import Body, Value
 from ..emit.file_builder import signature
 from ..emit.intrinsic import Binding, Function
-from ..emit.source_text import indented
+from ..emit.source_builder import indented
 from ..peephole.gathers import split_at_gathers
 from .emit_fragment import SCORE, Domain, FragmentEmitter
 from .sm90_tile_shape import is_index_mask, is_random_mask

@@ -10,7 +10,7 @@ from ....kernel_ir.attention import AttentionBody, PagedRow, Score, WeightedSum
 from ....kernel_ir.attention_operands import ABSENT, AttentionOperands, scheduled_operands
 from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.phase import Body, Phase
-from ..emit.source_text import Names
+from ..emit.source_builder import Names
 from .sm90_schedule import AttentionTiling
 from .sm90_tile_shape import is_index_mask
 

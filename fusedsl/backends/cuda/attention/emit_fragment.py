@@ -12,7 +12,7 @@ from types import MappingProxyType
 from ....kernel_ir.kernel import Load
 from ....kernel_ir.phase import Body
 from ..emit.file_builder import signature
-from ..emit.source_text import SourceBuilder, indented
+from ..emit.source_builder import SourceBuilder, indented
 from ..mma import FragmentIntrinsics
 from ..mma.tile_sizes import ROWS
 from ..peephole.narrow_integers import PLACES, narrowed

@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from ....kernel_ir.phase import Phase, Reduction, Value
 from ..emit.intrinsic import Named
-from ..emit.source_text import reduction_source
+from ..emit.source_builder import reduction_source
 from ..mma import quad_all_reduce, splat_rows
 from .emit_element_mask import ElementMask
 from .emit_fragment import SCORE, Domain, FragmentEmitter

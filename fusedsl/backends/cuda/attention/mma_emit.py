@@ -9,7 +9,7 @@ from __future__ import annotations
 from ....kernel_ir.attention_operands import scheduled_operands
 from ....kernel_ir.kernel import AttentionKernel
 from ..emit.intrinsic import Binding, Function
-from ..emit.source_text import header, indented
+from ..emit.source_builder import header, indented
 from ..mma import Fragment, row_positions
 from ..mma.tile_sizes import COPY_BYTES, SWIZZLE_BYTES
 from ..tile import dynamic_smem, wait_group

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 
 from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.parameter_layout import kernel_params
-from ..emit.source_text import header
+from ..emit.source_builder import header
 from ..mma import Fragment, row_positions, store_rows
 from ..mma.tile_sizes import ALIGNMENT, ROWS, SWIZZLE_ELEMENTS, WARP_ROWS, WARPGROUP
 from ..tile import (

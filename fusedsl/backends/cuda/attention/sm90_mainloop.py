@@ -7,7 +7,7 @@ from `tile_info`, the tile info that the producer publishes in shared memory (sm
 from __future__ import annotations
 
 from ....kernel_ir.kernel import AttentionKernel
-from ..emit.source_text import indented
+from ..emit.source_builder import indented
 from ..mma.tile_sizes import ROWS, SWIZZLE_ELEMENTS
 from .emit_facts import AttentionFacts
 from .emit_fragment import Domain

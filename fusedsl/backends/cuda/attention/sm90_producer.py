@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..emit.source_text import indented
+from ..emit.source_builder import indented
 from ..mma.tile_sizes import SWIZZLE_ELEMENTS
 from .emit_facts import AttentionFacts
 from .sm90_schedule import Sm90AttentionSchedule

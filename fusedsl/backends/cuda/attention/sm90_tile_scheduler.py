@@ -8,7 +8,7 @@ causal masks it has the least work.
 
 from __future__ import annotations
 
-from ..emit.source_text import indented
+from ..emit.source_builder import indented
 from .emit_block_mask import BlockMaskBits
 from .emit_facts import AttentionFacts
 from .sm90_schedule import L2_GROUP_BYTES, WORK_INFOS, Sm90AttentionSchedule

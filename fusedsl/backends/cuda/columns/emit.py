@@ -10,7 +10,7 @@ from ....kernel_ir.kernel import KernelIR, Load, Position
 from ....kernel_ir.phase import Phase, Reduction, Store
 from ..emit.intrinsic import Function
 from ..emit.phase_emitter import PhaseEmitter, ReductionIntrinsics
-from ..emit.source_text import TILE, SourceBuilder, accumulator_name, header
+from ..emit.source_builder import TILE, SourceBuilder, accumulator_name, header
 from ..peephole import rewritten
 from ..split_heuristics import fold_bytes, state_words
 from ..tile import Tile, TileIntrinsics, grid_barrier_reset, grid_barrier_wait, is_last_block

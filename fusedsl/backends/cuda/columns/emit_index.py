@@ -13,7 +13,7 @@ from typing import Any
 
 from ....kernel_ir.kernel import Operand
 from ..emit.multi_axis_index import MultiAxisIndex
-from ..emit.source_text import SourceBuilder
+from ..emit.source_builder import SourceBuilder
 from ..rows_and_columns import grid_dim
 from ..tile import Tile, TileIntrinsics, block_dim_x, block_dim_y, divide, thread_idx, thread_idx_y, udiv
 from .layout import ColumnSchedule

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ....kernel_ir.kernel import KernelIR, Load
 from ..emit.multi_axis_index import MultiAxisIndex
-from ..emit.source_text import TILE, SourceBuilder, header
+from ..emit.source_builder import TILE, SourceBuilder, header
 from ..peephole import MAP_PEEPHOLES, rewritten
 from ..tile import Tile, TileIntrinsics, load_value, thread_idx
 from . import load_shifted
-from .repeats import RepeatedIndex, RepeatedSchedule
+from .broadcast_schedule import BroadcastIndex, BroadcastSchedule
 from .row_tiles import RowTileIndex
 from .schedule import ElementwiseSchedule
 
@@ -110,8 +110,8 @@ def _saves(kernel: KernelIR, base: int, loads: list[Load], width: int) -> bool:
 def _emit_grid(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     """Several axes: vectors are numbered along the last axis, then the others; each finds its place once."""
     kernel = src.kernel
-    repeated = isinstance(schedule, RepeatedSchedule)
-    index = RowTileIndex if schedule.row_tiles else RepeatedIndex if repeated else MultiAxisIndex
+    repeated = isinstance(schedule, BroadcastSchedule)
+    index = RowTileIndex if schedule.row_tiles else BroadcastIndex if repeated else MultiAxisIndex
     vectors = index(src, tuple(range(kernel.axes)), schedule.width, "first", "count")
     used = sorted({load.operand for load in kernel.loads} | {s.operand for s in kernel.phases[0].stores})
     vectors.begin_tiles(schedule.vectors, schedule.threads, used)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.phase import Store
-from ..emit.source_text import TILE, SourceBuilder, header, total
+from ..emit.source_builder import TILE, SourceBuilder, header, total
 from ..peephole import MAP_PEEPHOLES, rewritten
 from ..tile import Tile, TileIntrinsics, load_value, thread_idx
 from . import load_each, positions_in_order

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....kernel_ir.kernel import KernelIR, Load, Position
-from ..emit.source_text import SourceBuilder, header
+from ..emit.source_builder import SourceBuilder, header
 from ..peephole import rewritten
 from ..tile import Tile, barrier, divide, load_value
 from . import SmemTransposeIntrinsics, TransposeTile, shared_bytes

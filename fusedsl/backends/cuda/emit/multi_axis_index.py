@@ -9,7 +9,7 @@ from typing import Any
 from ....kernel_ir.kernel import Load, Position
 from ....kernel_ir.phase import Store
 from ..tile import Tile, TileIntrinsics, divide, thread_idx
-from .source_text import TILE, SourceBuilder, total
+from .source_builder import TILE, SourceBuilder, total
 
 LINE = TileIntrinsics("line_tile")  # of operands whose elements are one line
 VECTORS = TileIntrinsics("vector_tile")  # with one element for each vector

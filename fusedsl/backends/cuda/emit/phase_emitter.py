@@ -10,7 +10,7 @@ from typing import Protocol
 from ....kernel_ir.kernel import KernelIR, Load, Position
 from ....kernel_ir.phase import Body, Phase, Reduction, Store, Value
 from .intrinsic import Function, Maker, Named
-from .source_text import SourceBuilder, accumulator_name
+from .source_builder import SourceBuilder, accumulator_name
 
 UNDEFINED = Function("")  # what a row that is held has no use for
 

@@ -9,7 +9,7 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.matmul_axes import matmul_axes
 from ....kernel_ir.phase import Body
 from ..elementwise import shared_bytes
-from ..emit.source_text import SourceBuilder, header
+from ..emit.source_builder import SourceBuilder, header
 from ..tile import Tile, TileIntrinsics, barrier
 from . import (
     add_accumulators,

@@ -9,7 +9,7 @@ from ....kernel_ir.instruction import Constant, Instruction
 from ....kernel_ir.kernel import Position
 from ....kernel_ir.phase import Body, Phase, Value
 from ..emit.intrinsic import Binding, Function
-from ..emit.source_text import TILE, SourceBuilder
+from ..emit.source_builder import TILE, SourceBuilder
 from ..tile import TileIntrinsics
 from .emit_coordinates import OperandCoordinates, coordinates
 

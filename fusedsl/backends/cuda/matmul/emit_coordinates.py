@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ....kernel_ir.matmul_axes import MatmulAxes
 from ..emit.intrinsic import Function
 from ..emit.signature import Names
-from ..emit.source_text import SourceBuilder
+from ..emit.source_builder import SourceBuilder
 from ..tile import TileIntrinsics
 from . import udiv64
 from .tile_shapes import OperandTileShape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....kernel_ir.kernel import Load
 from ....kernel_ir.phase import Body
 from ..emit.intrinsic import Function
-from ..emit.source_text import TILE
+from ..emit.source_builder import TILE
 from ..tile import Tile, load_value
 from . import RowVectors
 from .emit_coordinates import MatmulCoordinates

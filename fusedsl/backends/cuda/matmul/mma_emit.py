@@ -7,7 +7,7 @@ from dataclasses import fields
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.matmul_operands import matmul_operands
 from ..emit.intrinsic import Binding
-from ..emit.source_text import SourceBuilder, header
+from ..emit.source_builder import SourceBuilder, header
 from ..tile import Tile, TileIntrinsics, barrier, commit_group, dynamic_smem, is_last_block, wait_group
 from . import FmaTile, MmaTile, OperandTile, OperandTileIntrinsics, add_split_accumulators, store_accumulators, udiv64
 from .emit_coordinates import MatmulCoordinates

@@ -1,7 +1,7 @@
 """Rewrites of element bodies for CUDA before they are printed: an ordered tuple of functions, each with its law.
 
 Those of the tuples here need only the kernel and the phase. The others need more, so emitters call them: gathers.py
-(emit/source_text.py, attention/emit_element_mask.py, rows/emit_early_gathers.py), narrow_compares.py and
+(emit/source_builder.py, attention/emit_element_mask.py, rows/emit_early_gathers.py), narrow_compares.py and
 packed_absmax.py (rows/emit_elements.py), narrow_integers.py in fragments (attention/emit_fragment.py).
 """
 

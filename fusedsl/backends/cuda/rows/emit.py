@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Phase
 from ..emit.phase_emitter import PhaseEmitter, ReductionIntrinsics
-from ..emit.source_text import SourceBuilder, accumulator_name, header
+from ..emit.source_builder import SourceBuilder, accumulator_name, header
 from ..tile import cluster_wait
 from .cluster import with_recomputed_values
 from .emit_early_gathers import EarlyGathers, hoist_gathers

@@ -10,7 +10,7 @@ from ....kernel_ir.phase import Phase, Store
 from ..emit.file_builder import signature
 from ..emit.intrinsic import Function
 from ..emit.phase_emitter import PhaseEmitter
-from ..emit.source_text import TILE
+from ..emit.source_builder import TILE
 from ..peephole import rewritten
 from ..tile import Tile, TileIntrinsics, block_dim_x
 from .emit_index import RowIndex

@@ -12,7 +12,7 @@ from ....kernel_ir.memory_access import ACCESS_BYTES
 from ....kernel_ir.phase import Body, Phase, Reduction, Sort, Store, Value
 from ....kernel_ir.register_pressure import stays_packed
 from ..emit.phase_emitter import PhaseEmitter, ReductionIntrinsics
-from ..emit.source_text import TILE
+from ..emit.source_builder import TILE
 from ..peephole import ROW_PEEPHOLES, rewritten
 from ..peephole.narrow_compares import CLAMP_TO_INT32, NARROWED, narrow_positions
 from ..peephole.packed_absmax import min_max_of, packed_absolute_values, without_values

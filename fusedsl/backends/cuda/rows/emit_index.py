@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..emit.multi_axis_index import MultiAxisIndex
-from ..emit.source_text import SourceBuilder
+from ..emit.source_builder import SourceBuilder
 from ..rows_and_columns import grid_dim
 from ..scan_sort import tile_row
 from ..tile import (

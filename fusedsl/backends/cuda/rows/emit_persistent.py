@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Phase
 from ..emit.phase_emitter import PhaseEmitter, ReductionIntrinsics
-from ..emit.source_text import TILE, SourceBuilder, header
+from ..emit.source_builder import TILE, SourceBuilder, header
 from ..rows_and_columns import grid_dim
 from ..tile import Tile, barrier, block_idx, cluster_wait, concat_tiles, cp_async_wait_all, smem_base, thread_idx
 from .emit_early_gathers import EarlyGathers, hoist_gathers

@@ -11,7 +11,7 @@ from ....kernel_ir.phase import Phase, Reduction
 from ..emit.file_builder import signature
 from ..emit.intrinsic import Named
 from ..emit.phase_emitter import PhaseEmitter, ReductionIntrinsics
-from ..emit.source_text import TILE, SourceBuilder, header
+from ..emit.source_builder import TILE, SourceBuilder, header
 from ..tile import (
     CpAsyncRing,
     Tile,

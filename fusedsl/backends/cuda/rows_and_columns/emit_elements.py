@@ -9,7 +9,7 @@ from ....kernel_ir.kernel import Load, Position
 from ....kernel_ir.phase import Phase, Reduction, Store
 from ..emit.intrinsic import Named
 from ..emit.phase_emitter import UNDEFINED, PhaseEmitter, ReductionIntrinsics
-from ..emit.source_text import TILE, SourceBuilder
+from ..emit.source_builder import TILE, SourceBuilder
 from ..peephole import rewritten
 from ..tile import divide, load_value, reduce_tile, reduction, store_value, uniform
 from .schedule import MixedReductionSchedule

@@ -18,7 +18,7 @@ reset_lookback = _FILE.function("reset_lookback", "semaphores, tiles, bytes")
 
 key_codec = File("scan_sort.sort_keys").type("key_codec", "name, descending, tile, group, wide=False", Named)
 
-_FILE = File("scan_sort.topk_intrinsics")
+_FILE = File("scan_sort.bitonic_sort")
 make_entries = _FILE.maker("make_entries", "codec", "values, start, limit")
 values_of = _FILE.maker("values_of", "codec, count", "entries")
 columns_of = _FILE.maker("columns_of", "codec, count", "entries")
@@ -38,17 +38,21 @@ load_sorted = _FILE.maker("load_sorted", "sorter, each", "room, first, limit")
 load_sorted_entry = _FILE.maker("load_sorted_entry", "sorter, rank", "room")
 load_sorted_entry_at = _FILE.maker("load_sorted_entry_at", "sorter", "room, rank")
 
-_FILE = File("scan_sort.external_sort")
+_FILE = File("scan_sort.topk_buffer")
 topk_buffer = _FILE.type("topk_buffer", "codec, count, keep, size, limit", Named)
 reset = _FILE.maker("reset", "buffer", "room")
 insert = _FILE.maker("insert", "buffer", "room, entries, bound, first")
 flush = _FILE.maker("flush", "buffer", "room")
+
+_FILE = File("scan_sort.merge_sort")
 store_run = _FILE.maker("store_run", "codec, size", "room, work, at")
 merge_runs = _FILE.maker("merge_runs", "codec, size", "work, total")
 
-radix_sorter = File("scan_sort.radix_digits").type("radix_sorter", "name, descending, threads, items, positions", Named)
+radix_sorter = File("scan_sort.onesweep_lookback").type(
+    "radix_sorter", "name, descending, threads, items, positions", Named
+)
 
-_FILE = File("scan_sort.radix_intrinsics")
+_FILE = File("scan_sort.onesweep_intrinsics")
 store_words = _FILE.maker("store_words", "sorter, tile", "room, values, start, limit")
 clear_counts = _FILE.maker("clear_counts", "sorter", "")
 add_counts = _FILE.maker("add_counts", "sorter", "counts")

@@ -13,7 +13,7 @@ from ....ir.types import DType, dtype
 from ..compiler.numba_backend import I16, I32, I64, SHARED, Emitter, emitted, ir, numba_type, types
 from ..tile.loops import looped
 from ..tile.shuffle import WARP
-from .digit_ranks import BINS, DIGIT_BITS, DigitKeys, DigitRanks, lane_of, opaque, warp_of
+from .block_radix_rank import BINS, DIGIT_BITS, DigitKeys, DigitRanks, lane_of, opaque, warp_of
 from .sort_keys import Entry, KeyCodec
 from .sort_method import STATIC_SHARED, block_radix_bytes
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ....kernel_ir.phase import Phase, ScanUse
 from ..emit.intrinsic import Function, Named
 from ..emit.phase_emitter import PhaseEmitter
-from ..emit.source_text import TILE, SourceBuilder
+from ..emit.source_builder import TILE, SourceBuilder
 from ..rows.schedule import RowSchedule
 from ..tile import identity_state
 from . import reset_lookback, scan_tile, scan_with_lookback, take_tile

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ....kernel_ir.phase import Phase, Sort, Value
 from ..emit.intrinsic import Binding, Function, Named
 from ..emit.phase_emitter import PhaseEmitter
-from ..emit.source_text import TILE, SourceBuilder
+from ..emit.source_builder import TILE, SourceBuilder
 from ..rows.schedule import RowSchedule
 from ..tile import ThreadGroupIntrinsics, Tile, TileIntrinsics, reduce_tile
 from . import (

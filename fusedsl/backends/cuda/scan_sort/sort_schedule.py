@@ -13,7 +13,7 @@ from ....kernel_ir.phase import Sort, Value
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import VECTOR_CLASSES, WARP, RowSchedule, row_width
 from ..schedule_base import Extents
-from .radix_schedule import can_radix_sort, schedule_radix_sort
+from .onesweep_schedule import can_radix_sort, schedule_radix_sort
 from .sort_method import STATIC_SHARED, SortMethod, block_radix_bytes, needs_wide_entries, sort_of
 
 MOST_DIGIT_THREADS = 512  # threads that sort a row by digits

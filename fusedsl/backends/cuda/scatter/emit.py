@@ -11,7 +11,7 @@ from ....kernel_ir.phase import Scatter
 from ..elementwise.emit import load_line
 from ..emit.intrinsic import Binding, Function
 from ..emit.multi_axis_index import MultiAxisIndex
-from ..emit.source_text import TILE, SourceBuilder, header
+from ..emit.source_builder import TILE, SourceBuilder, header
 from ..peephole import rewritten
 from ..rows_and_columns import grid_dim
 from ..tile import thread_idx

@@ -4,7 +4,7 @@ from ..emit.intrinsic import File, Named
 
 selector = File("selection.select_params").type("selector", "codec, count, ranks", Named)
 
-_FILE = File("selection.first_digit")
+_FILE = File("selection.digit_histogram")
 clear_selection = _FILE.maker("clear_selection", "selector", "")
 count_first_digits = _FILE.maker("count_first_digits", "selector", "values, start, limit")
 add_first_digits = _FILE.maker("add_first_digits", "selector", "counts")

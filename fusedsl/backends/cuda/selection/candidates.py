@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..compiler.numba_backend import GLOBAL, I1, I32, I64, Emitter, emitted, ir, types
-from ..scan_sort.digit_ranks import inclusive_sum, lane_of, warp_of
-from ..scan_sort.radix_digits import at, thread
+from ..scan_sort.block_radix_rank import inclusive_sum, lane_of, warp_of
+from ..scan_sort.onesweep_lookback import at, thread
 from ..tile.loops import repeated
 from ..tile.shuffle import WARP, ballot_bits
-from .first_digit import Found
+from .digit_histogram import Found
 from .schedule import BITS, BUFFERS
 from .select_params import (
     BELOW,

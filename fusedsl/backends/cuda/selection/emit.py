@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Phase, Sort, Value
 from ..emit.phase_emitter import PhaseEmitter
-from ..emit.source_text import TILE, SourceBuilder, header
+from ..emit.source_builder import TILE, SourceBuilder, header
 from ..rows.emit_early_gathers import EarlyGathers
 from ..rows.emit_elements import RowElements
 from ..rows.emit_index import RowIndex, SharedRows

@@ -12,7 +12,7 @@ from ....kernel_ir.liveness import most_registers_with_arguments, register_count
 from ....kernel_ir.phase import Sort, Value
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import RowSchedule, row_width
-from ..scan_sort.radix_schedule import RadixSortSchedule, can_radix_sort
+from ..scan_sort.onesweep_schedule import RadixSortSchedule, can_radix_sort
 from ..scan_sort.sort_method import sort_of
 from ..scan_sort.sort_schedule import SortSchedule
 from ..schedule_base import Extents

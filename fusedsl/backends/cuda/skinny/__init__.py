@@ -26,6 +26,6 @@ SKINNY_LAYOUT = "dtype, near, narrow, warps_narrow=1, warps_streamed=1, warps_k=
 SkinnyRing = File("skinny.ring").type("SkinnyRing", SKINNY_LAYOUT, SkinnyRingIntrinsics)
 SkinnyTile = File("skinny.tile").type("SkinnyTile", SKINNY_LAYOUT, SkinnyTileIntrinsics)
 SkinnyFmaTile = File("skinny.fma_tile").type("SkinnyFmaTile", SKINNY_LAYOUT, SkinnyTileIntrinsics)
-_FILE = File("skinny.sums")
+_FILE = File("skinny.accumulators")
 store_record = _FILE.maker("store_record", "", "address, accumulators")
 load_records = _FILE.maker("load_records", "", "address, record, splits")

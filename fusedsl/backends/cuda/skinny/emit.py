@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.matmul_operands import matmul_operands
-from ..emit.source_text import SourceBuilder, header
+from ..emit.source_builder import SourceBuilder, header
 from ..matmul import scatter_vectors, udiv64
 from ..matmul.emit_addresses import COLUMN, ROW, ElementAddresses, K
 from ..rows_and_columns import grid_dim

@@ -1,6 +1,6 @@
 """Skinny FMA tile: products of a block with few rows of float32 by fused multiply-adds.
 
-A lane sums 4 streamed rows for each of its warp's narrow rows, over half of a stage's steps (threads.py).
+A lane sums 4 streamed rows for each of its warp's narrow rows, over half of a stage's steps (thread_layout.py).
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from ....ir.types import FLOAT32
 from ..compiler.numba_backend import F32, I32, Emitter, emitted, ir, types
 from ..tile.memory import ld_shared, st_shared
 from ..tile.shuffle import shuffle
+from .accumulators import SkinnyAccumulators
 from .layout import LINE_BYTES, ROWS, VECTORS
-from .sums import SkinnySums
-from .threads import lane_index, lane_position, lane_row, row_offset, vector_offset, warp_k, warp_position
+from .thread_layout import lane_index, lane_position, lane_row, row_offset, vector_offset, warp_k, warp_position
 
 OWN = 4  # streamed rows of a lane
 HALVES = 2  # vectors of steps of a lane, 8 steps apart
 
 
-class SkinnyFmaTile(SkinnySums):
+class SkinnyFmaTile(SkinnyAccumulators):
     """The intrinsics of float32 products."""
 
     @property

@@ -2,7 +2,7 @@
 
 The `streamed` operand (the weights) is read once, the `narrow` one has few rows. A stage has the products' next `depth`
 steps: a slot of 64 x 64 bytes of the streamed operand for each warp along them, whose lanes read just the vectors of
-16 bytes that they need (threads.py), and the rows of the narrow one.
+16 bytes that they need (thread_layout.py), and the rows of the narrow one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..tile.element_registers import stored_type
 from ..tile.memory import load_vector, st_shared
 from ..tile.valid_elements import ValidElements
 from .layout import SkinnyLayout
-from .threads import copied_offset
+from .thread_layout import copied_offset
 
 
 class SkinnyRing(SkinnyLayout):

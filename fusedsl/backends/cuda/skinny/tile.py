@@ -1,7 +1,7 @@
 """Skinny tile: products of a block with few rows by mma.sync, which takes the streamed elements as its 16 rows.
 
 Which steps of a slot meet in one mma.sync is free, as long as both operands agree: lanes have those of their vectors
-(threads.py). PRMT pairs neighbouring steps where vectors lie across them.
+(thread_layout.py). PRMT pairs neighbouring steps where vectors lie across them.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from ....ir.types import BFLOAT16, FLOAT32
 from ..compiler.numba_backend import I32, Emitter, emitted, ir, types
 from ..mma.fragment import INSTRUCTIONS, mma_sync
 from ..tile.memory import ld_shared, st_shared
+from .accumulators import SkinnyAccumulators
 from .layout import LINE_BYTES, ROWS, VECTORS
-from .sums import SkinnySums
-from .threads import lane_position, vector_offset, warp_k, warp_position
+from .thread_layout import lane_position, vector_offset, warp_k, warp_position
 
 SUBTILES = ROWS // 16  # mma.sync along the streamed rows
 
 
-class SkinnyTile(SkinnySums):
+class SkinnyTile(SkinnyAccumulators):
     """The intrinsics of a skinny layout."""
 
     @property

@@ -6,7 +6,7 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.matmul_axes import matmul_axes
 from ....kernel_ir.phase import Body
 from ..elementwise import shared_bytes
-from ..emit.source_text import SourceBuilder, header
+from ..emit.source_builder import SourceBuilder, header
 from ..matmul import scatter_vectors
 from ..matmul.emit_addresses import COLUMN, ROW, ElementAddresses, K
 from ..tile import Tile, TileIntrinsics, barrier, block_idx, thread_idx

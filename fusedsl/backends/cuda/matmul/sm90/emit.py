@@ -9,7 +9,7 @@ from __future__ import annotations
 from .....kernel_ir.kernel import MatmulKernel, TmaBox
 from .....kernel_ir.parameter_layout import kernel_params
 from ...emit.intrinsic import Function
-from ...emit.source_text import header
+from ...emit.source_builder import header
 from ...mma import Fragment
 from ...mma.tile_sizes import ALIGNMENT, ROWS, WARPGROUP
 from ...tile import (

@@ -13,7 +13,7 @@ from .....kernel_ir.kernel import TmaBox
 from .....kernel_ir.matmul_axes import MatmulAxes
 from .....kernel_ir.phase import PanelFolds, Reduction, Store
 from ...emit.intrinsic import Function
-from ...emit.source_text import SourceBuilder
+from ...emit.source_builder import SourceBuilder
 from ...mma import quad_all_reduce, store_row_values, store_wide_box
 from ...mma.tile_sizes import ROWS, SWIZZLE_BYTES, WARP_ROWS
 from ...peephole.softmax_exp import summed_exponentials

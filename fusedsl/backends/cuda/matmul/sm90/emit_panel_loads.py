@@ -10,7 +10,7 @@ from .....kernel_ir.kernel import Load
 from .....kernel_ir.matmul_axes import MatmulAxes
 from .....kernel_ir.phase import Body
 from ...emit.intrinsic import Function
-from ...emit.source_text import SourceBuilder
+from ...emit.source_builder import SourceBuilder
 from ...mma import Fragment, FragmentIntrinsics, row_positions
 from ...peephole.epilogue_approximations import epilogue_functions
 from ...tile import uniform

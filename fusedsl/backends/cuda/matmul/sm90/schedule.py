@@ -12,7 +12,7 @@ from .....kernel_ir.matmul_k_axes import k_axes
 from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands, transposed
 from ...mma.tile_sizes import MBARRIER_BYTES, TMA_RANK
 from ...schedule_base import Extents
-from .clocks import predicted_clocks
+from .clock_model import predicted_clocks
 from .layout import PANEL, Sm90MatmulSchedule, clusters_of_tiles, k_slices
 from .tma_boxes import is_stored_by_tma, tma_axes
 from .wgmma_kinds import wgmma_kind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .....kernel_ir.kernel import MatmulKernel
-from ...emit.source_text import SourceBuilder
+from ...emit.source_builder import SourceBuilder
 from ...tile import block_idx, udiv
 from .k_slices import Sm90KSliceLines, Sm90KSlices
 from .layout import Sm90MatmulSchedule

@@ -1,4 +1,4 @@
-"""Threads of a skinny layout: which rows and steps a warp has, and which of them its lanes read.
+"""Thread layout of skinny products: which rows and steps a warp has, and which of them its lanes read.
 
 - 16 bits, along steps ("k"): lane 4 g + t has steps 8 t … 8 t + 7 of rows g, g + 8, …, g + 56;
 - 16 bits, across ("n"): steps 4 t … 4 t + 3, then 16 further on, of rows 8 g … 8 g + 7;

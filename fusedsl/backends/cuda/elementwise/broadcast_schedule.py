@@ -1,4 +1,4 @@
-"""Maps of arrays that are the same along the outermost axis: blocks that read the same elements follow one another.
+"""Broadcast schedule: maps that broadcast along the outermost axis; blocks that read the same are neighbours.
 
 A stack or a repeated array reads its operands once for each place on that axis. In the order of the results they would
 come from memory every time, where the L2 does not hold them.
@@ -20,7 +20,7 @@ from .schedule import ElementwiseSchedule, schedule_elementwise
 
 
 @dataclass(frozen=True)
-class RepeatedSchedule(ElementwiseSchedule):
+class BroadcastSchedule(ElementwiseSchedule):
     """Blocks are numbered along the outermost axis first, then along all others."""
 
     def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
@@ -31,7 +31,7 @@ class RepeatedSchedule(ElementwiseSchedule):
         return LaunchConfig(max(1, extents[0] * -(-vectors // self.tile_vectors)), self.threads)
 
 
-def schedule_repeated(kernel: KernelIR, extents: Extents, hardware: Hardware) -> RepeatedSchedule | None:
+def schedule_broadcast(kernel: KernelIR, extents: Extents, hardware: Hardware) -> BroadcastSchedule | None:
     """The schedule of a map whose arrays are all the same along the outermost axis, and larger than half of the L2."""
     read = [kernel.operands[load.operand] for load in kernel.loads]
     if kernel.axes == 1 or kernel.index64 or kernel.pointers or not read or any(x.strides[0] != "0" for x in read):
@@ -41,10 +41,10 @@ def schedule_repeated(kernel: KernelIR, extents: Extents, hardware: Hardware) ->
     if 2 * size <= hardware.l2 or type(plain) is not ElementwiseSchedule or plain.row_tiles:
         return None
     values = {field.name: getattr(plain, field.name) for field in fields(plain)}
-    return RepeatedSchedule(**values | {"reason": f"blocks that read the same elements in turn: {plain.reason}"})
+    return BroadcastSchedule(**values | {"reason": f"blocks that read the same elements in turn: {plain.reason}"})
 
 
-class RepeatedIndex(MultiAxisIndex):
+class BroadcastIndex(MultiAxisIndex):
     """Vectors of all axes but the outermost, numbered from 0; `repeat` is the block's place on that axis."""
 
     def begin_tiles(self, vectors: int, threads: int, operands: Sequence[int]) -> None:

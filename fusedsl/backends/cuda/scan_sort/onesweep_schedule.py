@@ -1,4 +1,4 @@
-"""Radix sort schedule: blocks share long rows, and meet at grid barriers between the passes."""
+"""Onesweep schedule: a radix sort of long rows that blocks share; grid barriers between the sweeps."""
 
 from __future__ import annotations
 

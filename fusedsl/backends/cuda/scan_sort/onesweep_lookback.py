@@ -1,4 +1,4 @@
-"""Radix sort of rows that blocks share, one sweep for each digit (Adinets and Merrill 2022: Onesweep).
+"""Onesweep: a radix sorter in memory, and the look-back of each bin over the tiles (Adinets and Merrill 2022).
 
 A least-significant-digit sort (Knuth 5.2.5) of 8-bit digits. The words of a row are in two halves of global memory: a
 pass reads one half and writes the other. All digits are counted as the words are made. In a pass a block takes tile
@@ -14,7 +14,7 @@ from ....ir.types import DType, dtype
 from ..compiler.numba_backend import GLOBAL, I32, I64, SHARED, VOID, Emitter, ir
 from ..tile.loops import looped
 from ..tile.shuffle import WARP
-from .digit_ranks import BINS, DigitKeys
+from .block_radix_rank import BINS, DigitKeys
 
 LOOKBACK = 4  # tiles whose counts a thread reads at once
 PARTIAL, INCLUSIVE = 1 << 30, 2 << 30  # marks of a count: of the tile alone, of all tiles up to it

@@ -1,4 +1,4 @@
-"""Digits of sort keys, and stable ranks of those that a block's threads hold: counts of each warp, offsets, places.
+"""Block radix rank: digits of sort keys, and their stable ranks in a block by counts of each warp.
 
 Each warp counts its digits in counters of its own, whose offsets are found for all bins at once. The place of an
 element is then its warp's next one for its digit: warps take elements in order, and votes tell the lanes of one digit

@@ -1,4 +1,4 @@
-"""States that tiles of a scan leave in global memory, each with a mark that says it is there."""
+"""Scan tile states: what tiles of a look-back scan leave in global memory, each with its status."""
 
 from __future__ import annotations
 

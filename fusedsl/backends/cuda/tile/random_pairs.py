@@ -1,5 +1,4 @@
-"""Pairs of neighbouring elements that share a random number: it is generated once, and functions of it are evaluated
-once."""
+"""Random pairs: neighbouring elements share a random number; it, and functions of it, are evaluated once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Top-k and sorting of a row that one thread group holds."""
+"""Bitonic sort, and selection of the first few in rounds, of a row that one thread group holds."""
 
 from __future__ import annotations
 

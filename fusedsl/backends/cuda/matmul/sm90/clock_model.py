@@ -1,4 +1,4 @@
-"""The predicted clocks of products on sm_90: of K-slices, epilogues and the parts of a sum."""
+"""Clock model of products on sm_90: predicted clocks of K-slices, epilogues and the parts of a sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared top-k schedule: blocks find the best of their shares of a long row, and the last one the best of these."""
+"""Split top-k schedule: blocks find the best of their shares of a long row, and the last one the best of these."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHARING = 2  # least blocks per row
 
 
 @dataclass(frozen=True)
-class SharedTopKSchedule(SortSchedule):
+class SplitTopKSchedule(SortSchedule):
     """The best of a row are found by several blocks: each leaves those of its tiles in the workspace."""
 
     blocks_per_row: int = field(default=1, compare=False)
@@ -31,7 +31,7 @@ class SharedTopKSchedule(SortSchedule):
         return LaunchConfig(blocks, self.block_threads, workspace=workspace, semaphores=rows)
 
 
-def entry_bytes(schedule: SharedTopKSchedule, kernel: KernelIR) -> int:
+def entry_bytes(schedule: SplitTopKSchedule, kernel: KernelIR) -> int:
     """Bytes of a key with its column."""
     sort = sort_of(kernel)
     assert sort is not None
@@ -58,7 +58,7 @@ def _with_rows(kernel: KernelIR, extents: Extents, rows: int) -> Extents:
     return (rows, *(1,) * (kernel.row_axes - 1), *extents[kernel.row_axes :])
 
 
-def _shared(kernel: KernelIR, extents: Extents, hardware: Hardware, alone: RowSchedule) -> SharedTopKSchedule | None:
+def _shared(kernel: KernelIR, extents: Extents, hardware: Hardware, alone: RowSchedule) -> SplitTopKSchedule | None:
     """A schedule of one block a row with several of them; None where each row is best off with its own.
 
     The shares and the merge of their best take equally long if as many blocks share a row as the root of its columns
@@ -71,7 +71,7 @@ def _shared(kernel: KernelIR, extents: Extents, hardware: Hardware, alone: RowSc
     blocks = min(hardware.multiprocessors * alone.blocks // rows, isqrt(columns // max(1, sort.count)))
     if blocks < SHARING or columns < LEAST_COLUMNS:
         return None
-    shared = SharedTopKSchedule(**{f.name: getattr(alone, f.name) for f in fields(alone)}, blocks_per_row=blocks)
+    shared = SplitTopKSchedule(**{f.name: getattr(alone, f.name) for f in fields(alone)}, blocks_per_row=blocks)
     return replace(shared, reason=f"{alone.reason}; {blocks} blocks share a row, the last one merges what they found")
 
 

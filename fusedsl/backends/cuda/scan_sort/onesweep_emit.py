@@ -1,4 +1,4 @@
-"""Emits a radix sort: words with counts of their digits, sweeps with grid barriers between them, phases over ranks."""
+"""Emits a onesweep radix sort: words with counts of digits, sweeps with grid barriers between, phases over ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Phase, Sort
 from ..emit.phase_emitter import PhaseEmitter
-from ..emit.source_text import TILE, SourceBuilder, header
+from ..emit.source_builder import TILE, SourceBuilder, header
 from ..rows.emit_early_gathers import EarlyGathers
 from ..rows.emit_elements import RowElements
 from ..rows.emit_index import RowIndex, SharedRows
@@ -24,7 +24,7 @@ from . import (
     store_words,
     sweep_digit,
 )
-from .radix_schedule import PADDING, READ_AHEAD, STATE_BYTES, RadixSortSchedule, counters, passes, word_bytes
+from .onesweep_schedule import PADDING, READ_AHEAD, STATE_BYTES, RadixSortSchedule, counters, passes, word_bytes
 from .sort_emit import RowSort
 from .sort_method import sort_of
 

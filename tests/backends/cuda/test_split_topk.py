@@ -9,7 +9,7 @@ from test_column import figures, source
 from test_radix_sort import descending, elements
 
 import fusedsl as fd
-from fusedsl.backends.cuda.scan_sort import radix_schedule, shared_topk_schedule, sort_method, sort_schedule
+from fusedsl.backends.cuda.scan_sort import onesweep_schedule, sort_method, sort_schedule, split_topk_schedule
 from fusedsl.runtime.array_copies import to_host
 
 TOPK = "v, i = topk({}, 20); v * 2, i"
@@ -17,7 +17,7 @@ TOPK = "v, i = topk({}, 20); v * 2, i"
 
 @pytest.mark.parametrize(("dtype", "shape", "part"), [("float32", (2, 9001), "x"), ("int64", (5000,), "x * 3")])
 def test_the_best_of_the_shares_are_the_best_of_the_row(monkeypatch, dtype, shape, part):
-    monkeypatch.setattr(shared_topk_schedule, "LEAST_COLUMNS", 1000)
+    monkeypatch.setattr(split_topk_schedule, "LEAST_COLUMNS", 1000)
     x = elements(shape, dtype)
     with emulated_gpu(multiprocessors=4) as gpu:
         kernel = fd.kernel(TOPK.format(part), fallback=False)
@@ -33,8 +33,8 @@ def test_the_best_of_the_shares_are_the_best_of_the_row(monkeypatch, dtype, shap
 @pytest.mark.parametrize(("text", "count"), [(TOPK.format("x"), 20), ("v, i = topk(x, 2500); v * 2, i", 2500)])
 def test_columns_whose_tags_do_not_fit_beside_their_keys(monkeypatch, text, count):
     """As if 1000 columns were 2^31: the best are gathered by several blocks, and all are sorted in runs and merged."""
-    monkeypatch.setattr(shared_topk_schedule, "LEAST_COLUMNS", 1000)
-    monkeypatch.setattr(radix_schedule, "MOST_COLUMNS", 1000)
+    monkeypatch.setattr(split_topk_schedule, "LEAST_COLUMNS", 1000)
+    monkeypatch.setattr(onesweep_schedule, "MOST_COLUMNS", 1000)
     monkeypatch.setattr(sort_method, "TAG_COLUMNS", 1000)
     monkeypatch.setattr(sort_schedule, "LONGER", (1024,))
     x = elements((1, 2600), "float32")
@@ -47,7 +47,7 @@ def test_columns_whose_tags_do_not_fit_beside_their_keys(monkeypatch, text, coun
     assert "wide=True" not in source(text, x=((1, 2600), "float64"))
 
 
-def test_shared_topk_compiles_without_spills():
+def test_split_topk_compiles_without_spills():
     for dtype, k in (("float32", 100), ("float64", 7), ("bfloat16", 500)):
         for cc in (80, 90):
             report = figures(f"topk(x, {k})", cc, x=((1 << 24,), dtype))

@@ -10,7 +10,7 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Phase, Sort
 from ..emit.intrinsic import Named
 from ..emit.phase_emitter import PhaseEmitter
-from ..emit.source_text import SourceBuilder, header
+from ..emit.source_builder import SourceBuilder, header
 from ..rows.emit_early_gathers import EarlyGathers
 from ..rows.emit_elements import RowElements
 from ..rows.emit_index import RowIndex
@@ -18,26 +18,26 @@ from ..rows_and_columns import grid_dim
 from ..tile import is_last_block, udiv
 from . import load_entries, store_run
 from .scan_schedule import max_misalignment
-from .shared_topk_schedule import SharedTopKSchedule, entry_bytes
 from .sort_emit import RowSort
+from .split_topk_schedule import SplitTopKSchedule, entry_bytes
 
 
-def emit_shared_topk(kernel: KernelIR, schedule: SharedTopKSchedule) -> str:
+def emit_split_topk(kernel: KernelIR, schedule: SplitTopKSchedule) -> str:
     """The generated file of a kernel whose rows' best are found by several blocks."""
     description = f"a top-k; blocks of {schedule.threads} threads share a row, and the last one merges what they found"
     src = SourceBuilder(kernel)
-    PhaseEmitter(src, SharedTopKRow(src, schedule)).emit()
+    PhaseEmitter(src, SplitTopKRow(src, schedule)).emit()
     return src.text(
         header(kernel, description, ""), "Several blocks share a row, tile by tile, and combine their partial states."
     )
 
 
-class SharedTopKRow:
+class SplitTopKRow:
     """Layout of rows whose top k several blocks find, each of a chunk."""
 
     stores = stores_row = ""  # no predicate: every thread stores
 
-    def __init__(self, src: SourceBuilder, schedule: SharedTopKSchedule):
+    def __init__(self, src: SourceBuilder, schedule: SplitTopKSchedule):
         self.src, self.schedule, self.index = src, schedule, RowIndex(src, schedule)
         self.elements = RowElements(self.index, EarlyGathers({}), prefetch=False)
 

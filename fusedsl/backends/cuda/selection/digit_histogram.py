@@ -1,11 +1,11 @@
-"""Intrinsics of the first digit of a selection: its counts in a row, where wanted ranks are, who the candidates are."""
+"""Digit histogram of a radix select: counts of the first digit, the digits of wanted ranks, the candidates."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from ..compiler.numba_backend import GLOBAL, I32, I64, Emitter, emitted, ir, types
-from ..scan_sort.radix_digits import at, narrow, thread, wide
+from ..scan_sort.onesweep_lookback import at, narrow, thread, wide
 from ..tile.shuffle import ballot_bits
 from .schedule import STATE_BYTES
 from .select_params import (

@@ -1,4 +1,4 @@
-"""Intrinsics of the radix sort of long rows: words with counts of all digits, the sweep of a digit over the tiles."""
+"""Intrinsics of onesweep: words with counts of all digits, and the sweep of a digit over the tiles of a row."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ..compiler.numba_backend import I1, I32, I64, Emitter, emitted, ir, numba_t
 from ..tile.loops import looped, repeated, when
 from ..tile.shuffle import WARP
 from ..tile.tile import Tile
-from .digit_ranks import BINS, DIGIT_BITS, DigitRanks, lane_of, opaque, warp_of
-from .radix_digits import BinLookback, RadixSorter, at, narrow, shared, thread, wide
+from .block_radix_rank import BINS, DIGIT_BITS, DigitRanks, lane_of, opaque, warp_of
+from .onesweep_lookback import BinLookback, RadixSorter, at, narrow, shared, thread, wide
 
 AT_ONCE, AT_ONCE_WITH_COLUMNS = 3, 2  # places that a thread finds before it stores what goes there
 

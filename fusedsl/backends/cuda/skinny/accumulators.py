@@ -1,4 +1,4 @@
-"""Accumulators of products with few rows: a block's in shared memory; the records of a split-K reduction in memory."""
+"""Accumulators of products with few rows: a block's in shared memory, those of a split-K reduction in global memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .layout import PART, SkinnyLayout
 AT_ONCE = 8  # records whose loads are in flight together
 
 
-class SkinnySums(SkinnyLayout):
+class SkinnyAccumulators(SkinnyLayout):
     """The intrinsics of a block's accumulators, however they are computed."""
 
     @property
