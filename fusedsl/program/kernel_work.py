@@ -7,11 +7,11 @@ from dataclasses import replace
 from math import log2, prod
 
 from ..backends.cuda.matmul.schedule import TILE_MN
-from ..backends.cuda.scan_sort.onesweep_schedule import RadixSortSchedule, pass_bytes, passes
-from ..backends.cuda.scan_sort.sort_method import sort_of
-from ..backends.cuda.scan_sort.sort_schedule import SortSchedule
+from ..backends.cuda.radix_select.schedule import READINGS, SelectSchedule
 from ..backends.cuda.schedule_base import Schedule
-from ..backends.cuda.selection.schedule import READINGS, SelectSchedule
+from ..backends.cuda.sort.onesweep_schedule import RadixSortSchedule, pass_bytes, passes
+from ..backends.cuda.sort.schedule import SortSchedule
+from ..backends.cuda.sort.sort_method import sort_of
 from ..fusion.roofline import Work
 from ..hardware import Hardware
 from ..ir.op_cost import EXCHANGE, ordering

@@ -173,7 +173,7 @@ def test_orders_compile_for_cuda_and_spill_nothing(text, shape, dtype, cc):
 @pytest.mark.parametrize("dtype", ("int8", "bool", "bfloat16", "float32", "float64"))
 @pytest.mark.parametrize("columns", (5, 31, 32, 100, 1000, 1025, 3001, 4096, 5000, 100_001))
 def test_every_element_of_a_row_has_a_place_in_its_schedule(columns, dtype):
-    from fusedsl.backends.cuda.scan_sort.onesweep_schedule import RadixSortSchedule
+    from fusedsl.backends.cuda.sort.onesweep_schedule import RadixSortSchedule
     from fusedsl.report.explain import resolved_call
 
     for text in ("sort(x)", "topk(x, 3)", "argsort(x), sort(x)"):

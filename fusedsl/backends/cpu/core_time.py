@@ -16,7 +16,7 @@ from ...kernel_ir.instruction_cost import total_cost
 from ...kernel_ir.kernel import AttentionKernel, KernelIR
 from ...kernel_ir.matmul_axes import matmul_axes, worth_tiling
 from ...kernel_ir.phase import Body, Reduction
-from ..cuda.scan_sort.sort_method import sort_of
+from ..cuda.sort.sort_method import sort_of
 from .roles import ValueRoles
 
 CACHE_BYTE, MEMORY_BYTE = 1.2e-11, 3e-11  # seconds for a byte from a cache, from memory

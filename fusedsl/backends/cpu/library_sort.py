@@ -7,7 +7,7 @@ elements, too, is sorted by its digits (radix_sort.py).
 from __future__ import annotations
 
 from ...kernel_ir.kernel import KernelIR
-from ..cuda.scan_sort.sort_method import sort_of
+from ..cuda.sort.sort_method import sort_of
 from . import sort
 from .roles import ScratchArray, ValueRoles
 from .rows import allocate, column_loop, extents, fold_arrays, free, row_epilogue, row_prologue, unsorted_loop

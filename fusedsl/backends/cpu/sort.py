@@ -7,7 +7,7 @@ from math import prod
 from ...ir.types import BOOL, INT64, UINT8, DType
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Phase, Sort
-from ..cuda.scan_sort.sort_method import sort_of
+from ..cuda.sort.sort_method import sort_of
 from . import radix_sort, reduce
 from .core_time import MAX_TOP_K
 from .launch_stages import LibrarySort

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from ...kernel_ir.kernel import KernelIR
-from ..cuda.scan_sort.sort_method import sort_of
+from ..cuda.sort.sort_method import sort_of
 from .core_time import seconds
 from .launch_stages import ROW_SORT, CpuLaunch, CpuStage
 from .sort import row_sort, row_sort_operand

@@ -34,6 +34,8 @@ from .matmul.mma_schedule import MmaMatmulSchedule
 from .matmul.schedule import MatmulSchedule
 from .matmul.sm90.emit import emit_sm90 as emit_sm90_matmul
 from .matmul.sm90.layout import Sm90MatmulSchedule
+from .radix_select.emit import emit_selection
+from .radix_select.schedule import SelectSchedule
 from .rows.cooperative import CooperativeSchedule
 from .rows.emit import emit_rows
 from .rows.emit_cooperative import emit_cooperative, emit_two_pass_scan
@@ -43,21 +45,19 @@ from .rows.schedule import LoopedRowSchedule, ResidentRowSchedule
 from .rows.smem import SmemRowSchedule
 from .rows_and_columns.emit import emit_rows_and_columns
 from .rows_and_columns.schedule import MixedReductionSchedule
-from .scan_sort.onesweep_emit import emit_radix_sort
-from .scan_sort.onesweep_schedule import RadixSortSchedule
-from .scan_sort.scan_schedule import LookbackSchedule, TwoPassScanSchedule
-from .scan_sort.sort_schedule import SortSchedule
-from .scan_sort.split_topk_emit import emit_split_topk
-from .scan_sort.split_topk_schedule import SplitTopKSchedule
+from .scan.schedule import LookbackSchedule, TwoPassScanSchedule
 from .scatter.emit import emit_private_scatter, emit_private_sums, emit_scatter
 from .scatter.schedule import PrivateScatterSchedule, PrivateSumSchedule, ScatterSchedule
 from .schedule_base import Schedule
-from .selection.emit import emit_selection
-from .selection.schedule import SelectSchedule
 from .skinny.emit import emit_skinny
 from .skinny.schedule import SkinnySchedule
 from .small_matmul.emit import emit_small
 from .small_matmul.schedule import SmallMatmulSchedule
+from .sort.onesweep_emit import emit_radix_sort
+from .sort.onesweep_schedule import RadixSortSchedule
+from .sort.schedule import SortSchedule
+from .sort.split_topk_emit import emit_split_topk
+from .sort.split_topk_schedule import SplitTopKSchedule
 
 EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     ElementwiseSchedule: emit_elementwise,

@@ -11,15 +11,15 @@ from ...kernel_ir.kernel import KernelIR, Operand
 from .columns.schedule import schedule_dynamic_columns
 from .matmul.general_schedule import schedule_general_product
 from .matmul.schedule import schedule_matmul
+from .radix_select.schedule import schedule_selection
 from .rows.cooperative import schedule_cooperative
 from .rows.dynamic_threads import generic_resident
 from .rows.looped import SHORT, generic_looped
 from .rows.smem import schedule_smem
-from .scan_sort.scan_schedule import generic_scan, has_scans
-from .scan_sort.sort_method import sort_of
-from .scan_sort.split_topk_schedule import generic_order
+from .scan.schedule import generic_scan, has_scans
 from .schedule_base import Schedule
-from .selection.schedule import schedule_selection
+from .sort.sort_method import sort_of
+from .sort.split_topk_schedule import generic_order
 
 Pair = tuple[KernelIR, KernelIR]
 """A kernel for rows that are held, and the same for rows that are not."""

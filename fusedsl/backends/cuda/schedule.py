@@ -13,15 +13,15 @@ from .elementwise.broadcast_schedule import schedule_broadcast
 from .elementwise.schedule import schedule_elementwise
 from .elementwise.transpose_schedule import schedule_transpose
 from .matmul.schedule import schedule_matmul
+from .radix_select.schedule import schedule_selection
 from .rows.choose import schedule_rows
 from .rows.cooperative import schedule_cooperative
 from .rows_and_columns.schedule import schedule_rows_and_columns
-from .scan_sort.scan_schedule import has_scans, schedule_scan
-from .scan_sort.sort_method import sort_of
-from .scan_sort.split_topk_schedule import schedule_order
+from .scan.schedule import has_scans, schedule_scan
 from .scatter.schedule import schedule_scatter
 from .schedule_base import Schedule
-from .selection.schedule import schedule_selection
+from .sort.sort_method import sort_of
+from .sort.split_topk_schedule import schedule_order
 
 
 def choose_with_tables(

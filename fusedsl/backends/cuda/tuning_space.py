@@ -19,7 +19,7 @@ from .rows.persistent_cluster import PersistentClusterSchedule
 from .rows.schedule import WARP, LoopedRowSchedule, ResidentRowSchedule
 from .rows.smem import SmemRowSchedule
 from .rows_and_columns.schedule import MixedReductionSchedule
-from .scan_sort.scan_schedule import has_scans
+from .scan.schedule import has_scans
 
 MOST = 8  # neighbours that are tried
 LEAST_THREADS, MOST_THREADS = 64, 512  # of a map's block

@@ -68,7 +68,7 @@ FORMS = {
     "sort": Form("Sort", "argsort(x)", {"x": (2, 1003)}),
     "top k of long rows": Form("Sort", "topk(x, 50)", {"x": (2, 5001)}),
     "sort of short rows": Form("Sort", "sort(x)", {"x": (9, 103)}),
-    "selection": Form("Select", "median(x), topk(x, 70)", {"x": (1, 32_771)}),
+    "radix_select": Form("Select", "median(x), topk(x, 70)", {"x": (1, 32_771)}),
     "radix sort": Form("RadixSort", "argsort(x), sort(x)", {"x": (1, 17_001)}),
     "blocks that share a top k": Form("SplitTopK", "topk(x, 5)", {"x": (1, 32771)}),
     "scatter": Form("Scatter", "scatter_max(400, int64(abs(x) * 20), x)", {"x": (700,)}),

@@ -9,7 +9,7 @@ from ptx import emulated_gpu
 from test_column import figures, source
 
 import fusedsl as fd
-from fusedsl.backends.cuda.scan_sort import sort_schedule
+from fusedsl.backends.cuda.sort import schedule as sort_schedule
 from fusedsl.runtime.array_copies import to_host
 
 RANDOM = np.random.default_rng(31)

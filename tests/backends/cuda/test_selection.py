@@ -9,8 +9,8 @@ from test_column import figures, source
 from test_radix_sort import descending, elements
 
 import fusedsl as fd
-from fusedsl.backends.cuda.scan_sort import sort_schedule
-from fusedsl.backends.cuda.selection import schedule
+from fusedsl.backends.cuda.radix_select import schedule
+from fusedsl.backends.cuda.sort import schedule as sort_schedule
 from fusedsl.runtime.array_copies import to_host
 
 RANDOM = np.random.default_rng(41)

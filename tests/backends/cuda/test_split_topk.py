@@ -9,7 +9,8 @@ from test_column import figures, source
 from test_radix_sort import descending, elements
 
 import fusedsl as fd
-from fusedsl.backends.cuda.scan_sort import onesweep_schedule, sort_method, sort_schedule, split_topk_schedule
+from fusedsl.backends.cuda.sort import onesweep_schedule, sort_method, split_topk_schedule
+from fusedsl.backends.cuda.sort import schedule as sort_schedule
 from fusedsl.runtime.array_copies import to_host
 
 TOPK = "v, i = topk({}, 20); v * 2, i"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.backends.cuda.scan_sort.scan_schedule import LookbackSchedule, TwoPassScanSchedule
+from fusedsl.backends.cuda.scan.schedule import LookbackSchedule, TwoPassScanSchedule
 from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")

@@ -7,7 +7,21 @@ from importlib import import_module
 from typing import Any
 
 from ....ir.types import DTYPES
-from .. import byte_table, columns, elementwise, matmul, mma, rows_and_columns, scan_sort, skinny, small_matmul, tile  # noqa: F401
+from .. import (  # noqa: F401  (declare their intrinsics)
+    byte_table,
+    columns,
+    elementwise,
+    matmul,
+    mma,
+    radix_select,
+    rows_and_columns,
+    scan,
+    scatter,
+    skinny,
+    small_matmul,
+    sort,
+    tile,
+)
 from ..attention import intrinsics  # noqa: F401
 from ..emit.intrinsic import FILES
 

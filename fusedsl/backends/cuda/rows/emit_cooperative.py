@@ -11,8 +11,8 @@ from ....kernel_ir.phase import Body, Phase, ScanStep, ScanUse
 from ..emit.phase_emitter import PhaseEmitter
 from ..emit.source_builder import SourceBuilder, accumulator_name, header
 from ..rows_and_columns import grid_dim
-from ..scan_sort.scan_emit import carried_state, name_of
-from ..scan_sort.scan_schedule import TwoPassScanSchedule, lane_record_bytes
+from ..scan.emit import carried_state, name_of
+from ..scan.schedule import TwoPassScanSchedule, lane_record_bytes
 from ..split_heuristics import exchange_count
 from ..tile import (
     combine_states,

@@ -16,8 +16,8 @@ from ..emit.source_builder import TILE
 from ..peephole import ROW_PEEPHOLES, rewritten
 from ..peephole.narrow_compares import CLAMP_TO_INT32, NARROWED, narrow_positions
 from ..peephole.packed_absmax import min_max_of, packed_absolute_values, without_values
-from ..scan_sort.scan_emit import RowScans
-from ..scan_sort.sort_emit import RowSort
+from ..scan.emit import RowScans
+from ..sort.emit import RowSort
 from ..tile import (
     ThreadGroup,
     ThreadGroupIntrinsics,

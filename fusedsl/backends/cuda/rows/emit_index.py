@@ -10,7 +10,7 @@ from typing import Any
 from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_builder import SourceBuilder
 from ..rows_and_columns import grid_dim
-from ..scan_sort import tile_row
+from ..scan import tile_row
 from ..tile import (
     Tile,
     block_dim_x,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ....kernel_ir.phase import Phase
 from ..emit.phase_emitter import PhaseEmitter
 from ..emit.source_builder import TILE
-from ..scan_sort.scan_schedule import max_misalignment
+from ..scan.schedule import max_misalignment
 from ..tile import cp_async_wait_all, smem_base
 from .emit_elements import FULL, RowElements
 from .smem import smem_copied_operands

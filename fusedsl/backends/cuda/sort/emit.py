@@ -10,6 +10,7 @@ from ..emit.intrinsic import Binding, Function, Named
 from ..emit.phase_emitter import PhaseEmitter
 from ..emit.source_builder import TILE, SourceBuilder
 from ..rows.schedule import RowSchedule
+from ..scan.schedule import max_misalignment
 from ..tile import ThreadGroupIntrinsics, Tile, TileIntrinsics, reduce_tile
 from . import (
     block_radix,
@@ -36,9 +37,8 @@ from . import (
     topk_buffer,
     values_of,
 )
-from .scan_schedule import max_misalignment
+from .schedule import SortSchedule
 from .sort_method import SortMethod, sort_of
-from .sort_schedule import SortSchedule
 
 THREAD_GROUP = ThreadGroupIntrinsics("thread_group")
 RANKS = TileIntrinsics("ranks")  # of sorted positions

@@ -10,8 +10,8 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ..rows.schedule import RowSchedule
 from ..schedule_base import Extents
+from .schedule import SortSchedule, generic_sort, schedule_sort
 from .sort_method import sort_of
-from .sort_schedule import SortSchedule, generic_sort, schedule_sort
 
 LEAST_COLUMNS = 1 << 15  # columns of a row that several blocks share
 SHARING = 2  # least blocks per row

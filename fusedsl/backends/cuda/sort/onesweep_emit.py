@@ -24,8 +24,8 @@ from . import (
     store_words,
     sweep_digit,
 )
+from .emit import RowSort
 from .onesweep_schedule import PADDING, READ_AHEAD, STATE_BYTES, RadixSortSchedule, counters, passes, word_bytes
-from .sort_emit import RowSort
 from .sort_method import sort_of
 
 ROW = ("row_words", "padded_columns", "buffer", "moves")  # where the words of a row are, and whether they have moved

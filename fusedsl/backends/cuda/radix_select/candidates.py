@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..compiler.numba_backend import GLOBAL, I1, I32, I64, Emitter, emitted, ir, types
-from ..scan_sort.block_radix_rank import inclusive_sum, lane_of, warp_of
-from ..scan_sort.onesweep_lookback import at, thread
+from ..sort.block_radix_rank import inclusive_sum, lane_of, warp_of
+from ..sort.onesweep_lookback import at, thread
 from ..tile.loops import repeated
 from ..tile.shuffle import WARP, ballot_bits
 from .digit_histogram import Found

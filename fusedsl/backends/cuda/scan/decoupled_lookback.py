@@ -18,8 +18,8 @@ from ..tile.reduce import ReduceOp, State
 from ..tile.shuffle import WARP, ballot_bits, shuffle
 from ..tile.thread_group import ThreadGroup
 from ..tile.tile import Tile
-from .scan_intrinsics import Scan, scanned
-from .scan_tile_states import TileStates
+from .intrinsics import Scan, scanned
+from .tile_states import TileStates
 
 HEADER = 16  # bytes: the next tile's number, and how many are done
 FENCE = "fence.acq_rel.gpu;"

@@ -11,7 +11,7 @@ from ..emit.source_builder import TILE, SourceBuilder
 from ..rows.schedule import RowSchedule
 from ..tile import identity_state
 from . import reset_lookback, scan_tile, scan_with_lookback, take_tile
-from .scan_schedule import HEADER, max_misalignment, tile_state_bytes
+from .schedule import HEADER, max_misalignment, tile_state_bytes
 
 THREAD_GROUP = Named("thread_group")
 

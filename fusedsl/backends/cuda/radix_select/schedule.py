@@ -12,10 +12,10 @@ from ....kernel_ir.liveness import most_registers_with_arguments, register_count
 from ....kernel_ir.phase import Sort, Value
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import RowSchedule, row_width
-from ..scan_sort.onesweep_schedule import RadixSortSchedule, can_radix_sort
-from ..scan_sort.sort_method import sort_of
-from ..scan_sort.sort_schedule import SortSchedule
 from ..schedule_base import Extents
+from ..sort.onesweep_schedule import RadixSortSchedule, can_radix_sort
+from ..sort.schedule import SortSchedule
+from ..sort.sort_method import sort_of
 
 FIRST_BITS, BITS = 11, 8  # of the first digit, which is counted in the row itself, and of those of candidates
 READINGS = 2  # of a row

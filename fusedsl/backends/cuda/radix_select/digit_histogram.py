@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..compiler.numba_backend import GLOBAL, I32, I64, Emitter, emitted, ir, types
-from ..scan_sort.onesweep_lookback import at, narrow, thread, wide
+from ..sort.onesweep_lookback import at, narrow, thread, wide
 from ..tile.shuffle import ballot_bits
 from .schedule import STATE_BYTES
 from .select_params import (

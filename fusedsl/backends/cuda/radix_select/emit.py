@@ -9,15 +9,7 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Phase, Sort, Value
 from ..emit.phase_emitter import PhaseEmitter
 from ..emit.source_builder import TILE, SourceBuilder, header
-from ..rows.emit_early_gathers import EarlyGathers
-from ..rows.emit_elements import RowElements
-from ..rows.emit_index import RowIndex, SharedRows
-from ..scan_sort import columns_of, key_codec, load_entries, load_entry, load_entry_at, values_of
-from ..scan_sort.scan_schedule import max_misalignment
-from ..scan_sort.sort_emit import THREAD_GROUP, RowSort
-from ..scan_sort.sort_method import sort_of
-from ..tile import Tile
-from . import (
+from ..radix_select import (
     add_first_digits,
     add_next_digits,
     clear_digit_bins,
@@ -34,6 +26,14 @@ from . import (
     selector,
     shift_of_next,
 )
+from ..rows.emit_early_gathers import EarlyGathers
+from ..rows.emit_elements import RowElements
+from ..rows.emit_index import RowIndex, SharedRows
+from ..scan.schedule import max_misalignment
+from ..sort import columns_of, key_codec, load_entries, load_entry, load_entry_at, values_of
+from ..sort.emit import THREAD_GROUP, RowSort
+from ..sort.sort_method import sort_of
+from ..tile import Tile
 from .schedule import BITS, BUFFERS, HEADER, SelectSchedule, counters, entry_bytes, first_bins, places_of, ranks
 
 SHARE = ("block_in_row", "blocks_per_row")

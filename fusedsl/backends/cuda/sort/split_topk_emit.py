@@ -15,10 +15,10 @@ from ..rows.emit_early_gathers import EarlyGathers
 from ..rows.emit_elements import RowElements
 from ..rows.emit_index import RowIndex
 from ..rows_and_columns import grid_dim
+from ..scan.schedule import max_misalignment
 from ..tile import is_last_block, udiv
 from . import load_entries, store_run
-from .scan_schedule import max_misalignment
-from .sort_emit import RowSort
+from .emit import RowSort
 from .split_topk_schedule import SplitTopKSchedule, entry_bytes
 
 

@@ -1,24 +1,10 @@
-"""Prefix sums, sorts and the best k of a row: schedules, emitters, intrinsics."""
+"""Sorts and top-k of rows: schedules, emitters, intrinsics."""
 
 from ..emit.intrinsic import File, Named
 
-scan_tile = File("scan_sort.scan_intrinsics").maker(
-    "scan_tile", "tile, group, op, reverse=False, blocked=False, exclusive=False", "*lifted, start, limit, before"
-)
+key_codec = File("sort.sort_keys").type("key_codec", "name, descending, tile, group, wide=False", Named)
 
-_FILE = File("scan_sort.decoupled_lookback")
-scan_with_lookback = _FILE.maker(
-    "scan_with_lookback",
-    "tile, group, op, reverse=False, exclusive=False",
-    "*lifted, start, limit, semaphores, offset, row, turn, tiles, slots",
-)
-take_tile = _FILE.function("take_tile", "semaphores")
-tile_row = _FILE.function("tile_row", "number, tiles")
-reset_lookback = _FILE.function("reset_lookback", "semaphores, tiles, bytes")
-
-key_codec = File("scan_sort.sort_keys").type("key_codec", "name, descending, tile, group, wide=False", Named)
-
-_FILE = File("scan_sort.bitonic_sort")
+_FILE = File("sort.bitonic_sort")
 make_entries = _FILE.maker("make_entries", "codec", "values, start, limit")
 values_of = _FILE.maker("values_of", "codec, count", "entries")
 columns_of = _FILE.maker("columns_of", "codec, count", "entries")
@@ -30,7 +16,7 @@ load_entries = _FILE.maker("load_entries", "codec, each, space=3", "room, first,
 load_entry = _FILE.maker("load_entry", "codec, rank, space=3", "room")
 load_entry_at = _FILE.maker("load_entry_at", "codec, space=3", "room, rank")
 
-_FILE = File("scan_sort.block_radix_sort")
+_FILE = File("sort.block_radix_sort")
 block_radix = _FILE.type("block_radix", "codec, size, positions, key_name=''", Named)
 radix_room = _FILE.maker("radix_room", "sorter", "")
 sort_row = _FILE.maker("sort_row", "sorter", "room, values, start, limit")
@@ -38,21 +24,19 @@ load_sorted = _FILE.maker("load_sorted", "sorter, each", "room, first, limit")
 load_sorted_entry = _FILE.maker("load_sorted_entry", "sorter, rank", "room")
 load_sorted_entry_at = _FILE.maker("load_sorted_entry_at", "sorter", "room, rank")
 
-_FILE = File("scan_sort.topk_buffer")
+_FILE = File("sort.topk_buffer")
 topk_buffer = _FILE.type("topk_buffer", "codec, count, keep, size, limit", Named)
 reset = _FILE.maker("reset", "buffer", "room")
 insert = _FILE.maker("insert", "buffer", "room, entries, bound, first")
 flush = _FILE.maker("flush", "buffer", "room")
 
-_FILE = File("scan_sort.merge_sort")
+_FILE = File("sort.merge_sort")
 store_run = _FILE.maker("store_run", "codec, size", "room, work, at")
 merge_runs = _FILE.maker("merge_runs", "codec, size", "work, total")
 
-radix_sorter = File("scan_sort.onesweep_lookback").type(
-    "radix_sorter", "name, descending, threads, items, positions", Named
-)
+radix_sorter = File("sort.onesweep_lookback").type("radix_sorter", "name, descending, threads, items, positions", Named)
 
-_FILE = File("scan_sort.onesweep_intrinsics")
+_FILE = File("sort.onesweep_intrinsics")
 store_words = _FILE.maker("store_words", "sorter, tile", "room, values, start, limit")
 clear_counts = _FILE.maker("clear_counts", "sorter", "")
 add_counts = _FILE.maker("add_counts", "sorter", "counts")

@@ -2,9 +2,9 @@
 
 from ..emit.intrinsic import File, Named
 
-selector = File("selection.select_params").type("selector", "codec, count, ranks", Named)
+selector = File("radix_select.select_params").type("selector", "codec, count, ranks", Named)
 
-_FILE = File("selection.digit_histogram")
+_FILE = File("radix_select.digit_histogram")
 clear_selection = _FILE.maker("clear_selection", "selector", "")
 count_first_digits = _FILE.maker("count_first_digits", "selector", "values, start, limit")
 add_first_digits = _FILE.maker("add_first_digits", "selector", "counts")
@@ -12,7 +12,7 @@ clear_row_counters = _FILE.maker("clear_row_counters", "selector", "counts, numb
 locate_ranks = _FILE.maker("locate_ranks", "selector", "counts, cursor, columns, *ranks")
 gather_candidates = _FILE.maker("gather_candidates", "selector", "values, start, limit, room")
 
-_FILE = File("selection.candidates")
+_FILE = File("radix_select.candidates")
 clear_digit_bins = _FILE.maker("clear_digit_bins", "selector", "")
 count_next_digits = _FILE.maker("count_next_digits", "selector", "room, total, shift, block, blocks")
 add_next_digits = _FILE.maker("add_next_digits", "selector", "counts, turn, block")

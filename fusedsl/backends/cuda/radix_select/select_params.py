@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..compiler.numba_backend import I1, I32, I64, SHARED, Emitter, ir, numba_type, types
-from ..scan_sort.block_radix_rank import add_where, lane_of, sum_before, warp_of
-from ..scan_sort.onesweep_lookback import thread
-from ..scan_sort.sort_keys import Entry, KeyCodec
+from ..sort.block_radix_rank import add_where, lane_of, sum_before, warp_of
+from ..sort.onesweep_lookback import thread
+from ..sort.sort_keys import Entry, KeyCodec
 from ..tile.loops import repeated
 from ..tile.shuffle import WARP, shuffle
 from .schedule import BITS, FIRST_BITS, STATE_BYTES
