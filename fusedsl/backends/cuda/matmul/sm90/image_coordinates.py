@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .....kernel_ir.image_rows import ImageAxis
-from ...emit.source_text import SourceBuilder
+from ...emit.source_builder import SourceBuilder
 from ...tile import udiv
 
 

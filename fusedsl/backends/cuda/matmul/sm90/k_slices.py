@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...emit.source_text import SourceBuilder
+from ...emit.source_builder import SourceBuilder
 from ...tile import udiv
 from .layout import Sm90MatmulSchedule
 
