@@ -10,18 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ArgumentError, suggest
+from .errors import ArgumentError, FusedslError, suggest
 from .interop.containers import is_labelled_type
 from .ir.graph import Parameter
 from .program import call_steps
 from .runtime.argument_errors import type_name
 from .runtime.arrays import ArrayFacts, Weak, describe
+from .runtime.outputs import library_and_device
 from .specs import Spec
 from .trace import TraceInputs
 from .trace.array_library import is_array, library
 from .trace.containers import TracedContainer, attributes_of, holds_arrays, is_object
 from .trace.guards import snapshot
 from .trace.tracer import Tracer
+from .trace.undescribed import UndescribedAttribute
 
 Describe = Callable[[Any, str], "ArrayFacts | Weak"]
 """(argument, name) to the facts of the argument."""
@@ -54,8 +56,12 @@ class Arguments:
         self.parameters: list[Parameter] = []
         self.labels: list[str] = []  # how the function's code reaches each parameter: x, d['p'], pair[0], layer.weight
         self.static: list[Any] = []
+        self.left_out: list[Any] = []  # attributes that no call can take
+        self._objects = 0  # that hold what is described
+        positional = [names[k] if k < len(names) else f"arg{k}" for k in range(len(args))]
+        self._lead = _lead(dict(zip(positional, args)) | dict(keywords), described)
         self.placeholders = (
-            tuple(self._traced(a, names[k] if k < len(names) else f"arg{k}") for k, a in enumerate(args)),
+            tuple(self._traced(a, name) for a, name in zip(args, positional)),
             {name: self._traced(a, name) for name, a in keywords.items()},
         )
         self.aliases = _aliases(self.facts)
@@ -75,15 +81,18 @@ class Arguments:
             return {key: self._traced(part, f"{name}[{key!r}]") for key, part in x.items()}
         if isinstance(x, Tracer):
             raise InsideTrace(x)
-        if is_labelled_type(type(x)):
-            message = f"{name} is a {type_name(type(x))}, whose own rules a trace would drop"
-            raise Untraceable(message, "argument.type", help=f"pass {name}.to_numpy()")
-        run_time = _is_run_time(x)
+        labelled = is_labelled_type(type(x))
+        run_time = labelled or _is_run_time(x)
         if not run_time and is_object(x) and holds_arrays(x):
             return self._traced_object(x, name)
         if run_time:
+            facts = self._facts(x, name)
+            if isinstance(facts, UndescribedAttribute):
+                self.left_out.append(x)
+                self.static.append(UndescribedAttribute)
+                return facts
             self.values.append(x)
-            self.facts.append(self.described(x, name))
+            self.facts.append(facts)
             self.labels.append(name)
             own = _fresh_name(name, {p.name for p in self.parameters})
             parameter = call_steps.signature(own, len(self.parameters), self.facts[-1])
@@ -93,17 +102,34 @@ class Arguments:
         self.static.append(snapshot(x))
         return x
 
+    def _facts(self, x: Any, name: str) -> ArrayFacts | Weak | UndescribedAttribute:
+        """The facts of an array or number; an attribute that a call cannot take is an error once it is used."""
+        try:
+            if is_labelled_type(type(x)):
+                message = f"{name} is a {type_name(type(x))}, whose own rules a trace would drop"
+                raise Untraceable(message, "argument.type", help=f"pass {name}.to_numpy()")
+            facts = self.described(x, name)
+            if self._objects and self._lead is not None:
+                library_and_device({**self._lead, name: facts})
+        except FusedslError as fault:
+            if not self._objects:
+                raise
+            return UndescribedAttribute(fault)
+        return facts
+
     def _traced_object(self, x: Any, name: str) -> TracedContainer:
         """A user's object with Parameters for its arrays; its other attributes are static."""
         attributes = attributes_of(x) or {}
         self.static.append((type(x), tuple(attributes)))
         fields = {}
+        self._objects += 1
         for key, part in attributes.items():
             if is_array(part) or holds_arrays(part):
                 fields[key] = self._traced(part, f"{name}.{key}")
             else:
                 self.static.append(snapshot(part))
                 fields[key] = part
+        self._objects -= 1
         return TracedContainer(x, fields)
 
     @property
@@ -139,6 +165,14 @@ class Arguments:
     def immutable(self) -> frozenset[int]:
         """NumPy scalars: += rebinds them."""
         return frozenset(k for k, v in enumerate(self.values) if isinstance(v, np.generic))
+
+
+def _lead(arguments: Mapping[str, Any], described: Describe) -> dict[str, ArrayFacts | Weak] | None:
+    """The first array outside of objects, which says where a call runs; None if no object holds arrays."""
+    if not any(is_object(x) and holds_arrays(x) for x in arguments.values()):
+        return None
+    arrays = {name: x for name, x in arguments.items() if is_array(x) and not is_labelled_type(type(x)) and x.shape}
+    return {name: described(arrays[name], name) for name in list(arrays)[:1]}
 
 
 def _aliases(facts: Sequence[ArrayFacts | Weak]) -> dict[int, int]:

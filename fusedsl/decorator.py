@@ -129,7 +129,7 @@ class Fused(Inspectable, Generic[P, R]):
         """Build a warm call for calls like this one; none for a trace with one array in two places."""
         if call.program.has_prepared_calls and not call.aliased and not call.trace.is_warm:
             call.trace.is_warm = True
-            new = build_warm_call(call.traced, repeat_call(call), args, keywords, results)
+            new = build_warm_call(call.traced, repeat_call(call), args, keywords, results, call.left_out)
             self._warm_calls = (
                 (new, *self._warm_calls[: WARM_CALLS - 1]) if new is not no_warm_call else self._warm_calls
             )

@@ -101,6 +101,7 @@ class FusedCall:
     outs: list[Any] | None
     given: list[Any]  # the values that are the caller's
     aliased: bool  # one array stands for several arguments
+    left_out: list[Any]  # attributes that no call can take, which the function does not read
 
     @property
     def program(self) -> Program:
@@ -142,7 +143,9 @@ def bind_call(trace: Trace, call: Arguments) -> FusedCall:
     traced = trace.traced
     if traced.writes and traced.captures:
         check_captures(traced, call.facts)
-    return FusedCall(trace, [*call.values, *traced.captures], _outs(traced, call), call.values, bool(call.aliases))
+    return FusedCall(
+        trace, [*call.values, *traced.captures], _outs(traced, call), call.values, bool(call.aliases), call.left_out
+    )
 
 
 def _outs(traced: Traced, call: Arguments) -> list[Any] | None:

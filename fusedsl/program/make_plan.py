@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 def make_graph(source: call_steps.ProgramSource, parameters: tuple[Parameter, ...], extents, options: Options):
     """(graph, guards) after the rewrite rules."""
     graph, guards = source.build(parameters, extents, options)
-    arrays = sum(not p.scalar for p in graph.parameters)
+    arrays = len({n.attr for n in graph.nodes() if n.op == "param"})
     if arrays > options.limits.arrays:
         message = f"{arrays} arrays are more than {options.limits.arrays}"
         raise LimitError(message, "limit.arrays", help="join some into one array, or raise limits={'arrays': ...}")

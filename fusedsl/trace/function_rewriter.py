@@ -45,6 +45,7 @@ from .proxies import (
 )
 from .recorder import Recorder
 from .tracer import Tracer
+from .undescribed import UndescribedAttribute
 
 
 class FunctionRewriter:
@@ -201,6 +202,8 @@ class FunctionRewriter:
         """An argument of the call, with tracers in place of Parameters."""
         if isinstance(value, Parameter):
             return tracer()
+        if isinstance(value, UndescribedAttribute):
+            return value
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*(self.wrap_argument(part, tracer) for part in value))
         if isinstance(value, TracedContainer):

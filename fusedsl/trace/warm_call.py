@@ -36,13 +36,16 @@ COMPARED_BY_IDENTITY = (
 
 
 def build_warm_call(
-    traced: Traced, again: Repeat, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]
+    traced: Traced, again: Repeat, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any], left_out=()
 ) -> WarmCall:
-    """The generated warm call for a call of these arguments and results; `no_warm_call` if it cannot be generated."""
+    """The generated warm call for a call of these arguments and results; `no_warm_call` if it cannot be generated.
+
+    Attributes that are `left_out` are not read.
+    """
     if traced.writes and traced.captures:  # outputs may overlap captures: each call must check
         return no_warm_call
     try:
-        return FunctionWarmCall(traced, again).build(args, keywords, results)
+        return FunctionWarmCall(traced, again, left_out).build(args, keywords, results)
     except NotRepeatable:
         return no_warm_call
 
@@ -57,8 +60,9 @@ class FunctionWarmCall(WarmCallBuilder):
 
     miss = "MISSED"
 
-    def __init__(self, traced: Traced, again: Repeat):
+    def __init__(self, traced: Traced, again: Repeat, left_out: Sequence[Any]):
         super().__init__()
+        self.left_out = {id(x) for x in left_out}
         self.traced = traced
         self.names |= {"MISSED": MISSED, "again": again}
         self.conditions: list[str] = []
@@ -86,6 +90,8 @@ class FunctionWarmCall(WarmCallBuilder):
 
     def _inputs(self, name: str, x: Any) -> list[str]:
         """The arrays and run-time numbers of an argument, in call order; adds checks for its other values."""
+        if id(x) in self.left_out:
+            return []
         if is_array(x) or isinstance(x, np.generic) or (isinstance(x, (int, float)) and not isinstance(x, bool)):
             return [name]
         if isinstance(x, (tuple, list)):
