@@ -16,8 +16,8 @@ from ..runtime.cuda_streams import stream_reader
 from ..runtime.free_memory import require
 from ..runtime.host_device_copies import device_empty
 from ..runtime.launch import LaunchRecord
-from ..runtime.launch_records import TEMPORARY_ALIGNMENT, workspace_size
 from ..runtime.memory_overlap import interleave, same_elements, span
+from ..runtime.memory_planning import TEMPORARY_ALIGNMENT, workspace_size
 from ..runtime.outputs import Allocator, allocator
 from ..runtime.prepared_call import Aliasing, CallMemory
 from .call_layouts import result_order

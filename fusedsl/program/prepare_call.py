@@ -25,8 +25,8 @@ from ..runtime.launch_records import (
     cpu_launch,
     cuda_launch,
     factor_layout,
-    workspace_size,
 )
+from ..runtime.memory_planning import workspace_size
 from ..runtime.prepared_call import PreparedCall
 from .call_arrays import CallArrays, call_arrays, call_memory, require_memory
 from .call_outputs import named_outputs

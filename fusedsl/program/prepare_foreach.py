@@ -25,8 +25,9 @@ from ..runtime.batched_call import (
     overlapping_ranges,
     parameter_table,
 )
-from ..runtime.launch_records import PayloadLayout, cuda_launch, workspace_size
+from ..runtime.launch_records import PayloadLayout, cuda_launch
 from ..runtime.memory_overlap import overlap, span
+from ..runtime.memory_planning import workspace_size
 from ..runtime.outputs import library_and_device
 from ..runtime.prepared_call import Aliasing
 from ..runtime.specialize import acquire_for_lists, generic_for_lists

@@ -19,7 +19,7 @@ from ..kernel_ir.matmul_axes import matmul_axes, worth_tiling
 from ..kernel_ir.matmul_operands import matmul_operands
 from ..kernel_ir.plan import KernelPlan
 from ..runtime.bound_kernel import BoundKernel
-from ..runtime.launch_records import workspace_size
+from ..runtime.memory_planning import workspace_size
 from .call_time import PricedCall, call_seconds, kernel_seconds, product_sides, products_seconds
 from .library_product import LibraryProduct
 

@@ -1,9 +1,8 @@
-"""Makes the launch records of a call: parameter blocks, payload indices, and the workspace between launches."""
+"""Makes the launch records of a call: the parameter block of each kernel, and the payloads that fill it."""
 
 from __future__ import annotations
 
 import hashlib
-import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from ..kernel_ir.gemm import Gemm
 from ..kernel_ir.image_rows import ImageBox
 from ..kernel_ir.kernel import KernelIR, Operand, TmaBox
 from ..kernel_ir.parameter_layout import kernel_params
-from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
+from ..kernel_ir.plan import KernelPlan, ScalarUse
 from .bound_kernel import BoundKernel
 from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord, host_launch
 from .layout import ALIGNMENT
@@ -26,8 +25,6 @@ from .run_compilers import CompiledKernel
 
 if TYPE_CHECKING:
     from .blas_launch import BlasLaunch
-
-TEMPORARY_ALIGNMENT = 256  # bytes
 
 
 @dataclass(frozen=True)
@@ -63,35 +60,6 @@ class PayloadLayout:
 
     def number(self, k: int) -> int:
         return self.tickets + 1 + k
-
-
-def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list[int]]:
-    """(bytes, offset of each temporary) of a call's one allocation.
-
-    Temporaries with disjoint live ranges share memory: the largest are placed first, each at the lowest free offset.
-    """
-    lives = _live_ranges(plan)
-    sizes = [math.prod(evaluate(d, extents) for d in t.shape) * t.dtype.itemsize for t in plan.temporaries]
-    sizes = [-(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT for size in sizes]
-    offsets = [0] * len(sizes)
-    assigned: list[int] = []
-    for t in sorted(range(len(sizes)), key=lambda t: -sizes[t]):
-        beside = [p for p in assigned if lives[p][0] <= lives[t][1] and lives[t][0] <= lives[p][1]]
-        for p in sorted(beside, key=lambda p: offsets[p]):
-            if offsets[p] < offsets[t] + sizes[t]:
-                offsets[t] = max(offsets[t], offsets[p] + sizes[p])
-        assigned.append(t)
-    return max((offset + size for offset, size in zip(offsets, sizes)), default=0), offsets
-
-
-def _live_ranges(plan: Plan) -> list[tuple[int, int]]:
-    """The first and the last launch that use each temporary."""
-    ranges: dict[int, tuple[int, int]] = {}
-    launches = plan.shared
-    for number, launch in enumerate(launches):
-        for use in (use for k in launch for use in plan.kernels[k].arrays if use.kind == "temporary"):
-            ranges[use.index] = (ranges.get(use.index, (number, number))[0], number)
-    return [ranges.get(t, (0, len(launches))) for t in range(len(plan.temporaries))]
 
 
 def pointer_slots(

@@ -883,7 +883,7 @@ def test_temporaries_that_are_not_needed_together_share_memory():
     import fusedsl as fd
     from fusedsl.program import call_steps
     from fusedsl.runtime.arrays import describe_all
-    from fusedsl.runtime.launch_records import _live_ranges, workspace_size
+    from fusedsl.runtime.memory_planning import live_ranges, workspace_size
 
     text = "a = cumsum(x, axis=0); b = cumsum(a, axis=1); c = cumsum(b, axis=0); d = cumsum(c, axis=1); return d + 1"
     x = np.random.default_rng(0).integers(-3, 4, (70, 90)).astype(np.float32)
@@ -893,7 +893,7 @@ def test_temporaries_that_are_not_needed_together_share_memory():
     size, offsets = workspace_size(plan, call_steps.extents_of(list(facts.values())))
     each = 4 * x.size + -4 * x.size % 256
     assert len(offsets) >= 3 and size == 2 * each
-    lives = _live_ranges(plan)
+    lives = live_ranges(plan)
     for a in range(len(offsets)):
         for b in range(a):
             if lives[a][0] <= lives[b][1] and lives[b][0] <= lives[a][1]:

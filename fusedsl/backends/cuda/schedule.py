@@ -1,8 +1,6 @@
-"""Layer 5: how a kernel's iterations map on threads. Every choice is a pure function that returns its reason."""
+"""Chooses the schedule of a kernel: its family, and how its iterations map to threads. A schedule has its reason."""
 
 from __future__ import annotations
-
-from math import prod
 
 from ...hardware import Hardware
 from ...kernel_ir.kernel import KernelIR, MixedReductionKernel
@@ -14,8 +12,7 @@ from .elementwise.schedule import schedule_elementwise
 from .elementwise.transpose_schedule import schedule_transpose
 from .matmul.schedule import schedule_matmul
 from .radix_select.schedule import schedule_selection
-from .rows.choose import schedule_rows
-from .rows.cooperative import schedule_cooperative
+from .rows.choose import choose_rows
 from .rows_and_columns.schedule import schedule_rows_and_columns
 from .scan.schedule import has_scans, schedule_scan
 from .scatter.schedule import schedule_scatter
@@ -60,10 +57,6 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexi
     if kernel.row_vector_width:
         return schedule_columns(kernel, extents, hardware, flexible)
     if kernel.row_axes:
-        row = schedule_rows(kernel, extents, hardware, flexible)
-        spread = prod(extents[: kernel.row_axes]) * row.cluster >= hardware.multiprocessors
-        if row.resident or (row.smem and spread):
-            return row
-        return schedule_cooperative(kernel, extents, hardware) or row
+        return choose_rows(kernel, extents, hardware, flexible)
     moved = schedule_transpose(kernel, extents, hardware) or schedule_broadcast(kernel, extents, hardware)
     return moved or schedule_elementwise(kernel, hardware)

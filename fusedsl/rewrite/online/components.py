@@ -118,7 +118,7 @@ def by_sign(sign: Node, yes: Node, no: Node) -> Node:
     return pick(op("greater_equal", sign, constant(0.0, sign.type.dtype.compute), dtype=BOOL), yes, no)
 
 
-def as_power_of_two(e: Exponent) -> tuple[float, str]:
+def as_exp2(e: Exponent) -> tuple[float, str]:
     """(scale, operation) of an exponent, as a power of two if in float32."""
     if e.base == "exp" and e.reference.value.type.dtype.compute is FLOAT32:
         return e.scale / log(2.0), "exp2"

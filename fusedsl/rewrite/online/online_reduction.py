@@ -25,7 +25,7 @@ from ..scalar_builder import total_of
 from .components import (
     Component,
     Reference,
-    as_power_of_two,
+    as_exp2,
     exponential_is_nonzero,
     extrema,
     guarded,
@@ -108,10 +108,10 @@ class OnlineReduction(ReductionState):
             if self.running_reference:
                 moved = op(
                     "subtract",
-                    self._as_power_of_two(c.exponent, r.value, state),
+                    self._as_exp2(c.exponent, r.value, state),
                     self._exponent_reference(c.exponent, state),
                 )
-                factors.append(op(as_power_of_two(c.exponent)[1], moved))
+                factors.append(op(as_exp2(c.exponent)[1], moved))
             else:
                 moved = op("subtract", r.value, self.point(r, state))
                 factors.append(self._exponential(c.exponent, moved, state))
@@ -230,7 +230,7 @@ class OnlineReduction(ReductionState):
             distance = op(
                 "subtract", self._exponent_reference(c.exponent, side), self._exponent_reference(c.exponent, target)
             )
-            moved = op(as_power_of_two(c.exponent)[1], distance)
+            moved = op(as_exp2(c.exponent)[1], distance)
         else:
             moved = self._exponential(c.exponent, op("subtract", self.point(r, side), self.point(r, target)), target)
         none = op("equal", extreme, self._no_extreme(r, side), dtype=BOOL)

@@ -17,7 +17,7 @@ from .components import (
     Component,
     Exponent,
     Reference,
-    as_power_of_two,
+    as_exp2,
     by_sign,
     extrema,
     extremum_identity,
@@ -113,18 +113,18 @@ class ReductionState:
 
     def _exponent_reference(self, e: Exponent, state: Sequence[Node]) -> Node:
         """Reference of an exponent, as a power of two for the hardware's exp2."""
-        return self._as_power_of_two(e, self.point(e.reference, state), state)
+        return self._as_exp2(e, self.point(e.reference, state), state)
 
-    def _as_power_of_two(self, e: Exponent, value: Node, state: Sequence[Node]) -> Node:
+    def _as_exp2(self, e: Exponent, value: Node, state: Sequence[Node]) -> Node:
         steep = self._safe_scale(e, state)
-        return op("multiply", value, steep[0]) if steep else scaled_factor(value, as_power_of_two(e)[0])
+        return op("multiply", value, steep[0]) if steep else scaled_factor(value, as_exp2(e)[0])
 
     def _safe_scale(self, e: Exponent, state: Sequence[Node]) -> tuple[Node, ...]:
         """Scale of a row whose reference is so large that reference * scale is inexact or infinite.
 
         Values of such a row are equal, or too far apart for the scale to matter; times one half they are exact.
         """
-        scale, point = as_power_of_two(e)[0], self.point(e.reference, state)
+        scale, point = as_exp2(e)[0], self.point(e.reference, state)
         d = point.type.dtype.compute
         if d is not FLOAT32 or not may_be_huge(e.reference.value):
             return ()
