@@ -71,7 +71,7 @@ class FusedslError(Exception):
         if self.text is not None and self.span is not None and self.caret is not None:
             lines += underlined(self.text, self.span, self.caret, self.note)
         else:
-            lines += [f"  note: {self.note}"] if self.note else []
+            lines += ["  note: " + self.note.replace("\n", "\n        ")] if self.note else []
         lines += [f"  inside {position}" for position in self.inside]
         lines += ["  help: " + self.help.replace("\n", "\n        ")] if self.help else []
         for other in self.others:

@@ -5,9 +5,11 @@ A reason that one condition of the partition gives is a literal there, in `_refu
 
 from __future__ import annotations
 
+from ..ir.folds import SCAN_NAMES
 from ..ir.graph import Node
 from .coordinates import Axis
 from .fusion_group import FusionGroup
+from .scalar_formulas import scalar_formula
 from .scalar_program import ScalarStore
 
 LONG = "the kernel would take long to compile"
@@ -33,12 +35,13 @@ def why_separate(g: FusionGroup, f: Node) -> str:
 def describe_fold(f: Node | ScalarStore) -> str:
     """Name of a fold, scan, sort or store in decisions."""
     if isinstance(f, ScalarStore):
-        return f"{f.kind} {f.index}"
+        return f"{f.kind} {f.index} = {scalar_formula(f.value)}"
+    value = scalar_formula(f.args[0].args[0] if f.op == "sorted" else f.args[0])
     if f.op == "sorted":
-        return f"the sort along {f.args[0].attr[1]}"
+        return f"the sort of {value} along {f.args[0].attr[1]}"
     if f.op == "scan":
-        return f"cumulative {f.attr[0]} along {f.attr[1]}"
-    return f"{f.attr[0]} over {', '.join(map(str, f.attr[1]))}"
+        return f"{SCAN_NAMES[f.attr[0]]} of {value} along {f.attr[1]}"
+    return f"{f.attr[0]} of {value} over {', '.join(map(str, f.attr[1]))}"
 
 
 def describe_axes(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:

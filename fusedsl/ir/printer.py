@@ -48,3 +48,19 @@ def _show_attribute(attr) -> str:
     if isinstance(attr, tuple):
         return f"({', '.join(map(_show_attribute, attr))})"
     return str(attr)
+
+
+def bracketed(text: str) -> str:
+    """An operand of an operator, in brackets unless it is a name or one call."""
+    return text if " " not in text or _is_call(text) else f"({text})"
+
+
+def _is_call(text: str) -> bool:
+    """Whether a text is a name, and one pair of brackets up to its end."""
+    function, _, inside = text.partition("(")
+    depth = 1
+    for k, c in enumerate(inside):
+        depth += {"(": 1, ")": -1}.get(c, 0)
+        if depth == 0:
+            return function.isidentifier() and k == len(inside) - 1
+    return False

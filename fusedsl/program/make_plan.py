@@ -86,7 +86,8 @@ def make_plan(
     cut = partition_graph(graph, extents, guards, way, check=check)
     kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
     cut = _with_panel_decisions(cut, kernels, way)
-    if options.max_kernels is not None and len(launches) > options.max_kernels:
+    usual = len(launches)
+    if options.max_kernels is not None and usual > options.max_kernels:
         # kernels without a register budget are slower, and keep the promise of max_kernels
         way = replace(way, budget=None)
         cut = partition_graph(graph, extents, guards, way, priced_for(way.attention), check)  # for an error's prices
@@ -94,7 +95,7 @@ def make_plan(
     reasons = tuple((d.joined, _describe(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
-    _check_kernels(len(launches), cut, options, parameters)
+    _check_kernels((len(launches), usual), cut, options, parameters)
     types = tuple(r.type for r in graph.results)
     temporaries = temporary_types(cut, kernels)
     if way.products is ProductMode.FOLDED:
@@ -205,32 +206,37 @@ def plan_with_fewer_registers(source: call_steps.ProgramSource, plan: Plan, exte
     return None
 
 
-def _with_axis_names(reason: str, parameters: tuple[Parameter, ...]) -> str:
-    """A reason with the user's names of extents: n0_1 is axis 1 of the first parameter, n0_1' one of equal length."""
-    return re.sub(r"\bn(\d+)_(\d+)\b'*", lambda m: f"axis {m[2]} of {parameters[int(m[1])].name}", reason)
+def _in_user_names(reason: str, parameters: tuple[Parameter, ...]) -> str:
+    """A reason with the user's names: n0_1 is axis 1 of the first parameter, n0_1' one of equal length, %0 itself."""
+    axes = re.sub(r"\bn(\d+)_(\d+)\b'*", lambda m: f"axis {m[2]} of {parameters[int(m[1])].name}", reason)
+    return re.sub(r"%(\d+)", lambda m: parameters[int(m[1])].name, axes)
 
 
-def _check_kernels(count: int, cut: Partition, options: Options, parameters: tuple[Parameter, ...]) -> None:
-    """FusionError if there are more kernels than the caller allows.
+def _check_kernels(
+    counts: tuple[int, int], cut: Partition, options: Options, parameters: tuple[Parameter, ...]
+) -> None:
+    """FusionError if there are more kernels than the caller allows; `counts` are the fewest, and the usual ones.
 
     Its `decisions` are dicts: whether something was `joined`, its `members`, the `reason`, and the `seconds` that one
     kernel saves, or would have saved, by the time model.
     """
-    if options.max_kernels is None or count <= options.max_kernels:
+    fewest, usual = counts
+    if options.max_kernels is None or fewest <= options.max_kernels:
         return
+    explained = f" (without the option {usual}, of fewer registers each)" if usual > fewest else ""
     refused = dict.fromkeys(_describe(d, parameters) for d in cut.decisions if not d.joined)
     error = FusionError(
-        f"this needs {count} kernels, and max_kernels is {options.max_kernels}",
+        f"this needs {fewest} kernels, and max_kernels is {options.max_kernels}{explained}",
         "fusion.kernels",
-        note="; ".join(refused) or "its results run over different axes",
+        note="\n".join(refused) or "its results run over different axes",
         help="raise max_kernels, or call explain() to see what keeps the kernels apart",
     )
-    named = [replace(d, members=tuple(_with_axis_names(m, parameters) for m in d.members)) for d in cut.decisions]
+    named = [replace(d, members=tuple(_in_user_names(m, parameters) for m in d.members)) for d in cut.decisions]
     error.decisions = tuple(  # type: ignore[attr-defined]
         {
             "joined": d.joined,
             "members": d.members,
-            "reason": _with_axis_names(d.reason, parameters),
+            "reason": _in_user_names(d.reason, parameters),
             "seconds": d.seconds,
         }
         for d in named
@@ -271,7 +277,7 @@ def _with_panel_decisions(cut: Partition, kernels: tuple[KernelPlan, ...], way: 
 
 def _describe(d: Decision, parameters: tuple[Parameter, ...]) -> str:
     """A decision in words."""
-    return _with_axis_names(f"{', '.join(d.members)}: {d.reason}", parameters)
+    return _in_user_names(f"{', '.join(d.members)}: {d.reason}", parameters)
 
 
 def _kernel_name(group: FusionGroup, k: int) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import e, log2
 
 from ..ir.ops import OPS
+from ..ir.printer import bracketed
 from ..ir.types import BOOL
 from ..kernel_ir.instruction import Instruction, Operand, form_of
 from ..kernel_ir.phase import Body
@@ -35,11 +37,23 @@ class FormulaTerm:
     args: tuple[FormulaTerm, ...] = ()
 
 
-class Formulas:
-    """The formulas of the values that bodies compute; `leaves` are names and their texts."""
+@dataclass(frozen=True)
+class SourceTerms:
+    """The user's texts of terms: the names that values are assigned to, and the expressions."""
 
-    def __init__(self, leaves: Mapping[str, str]):
+    names: Mapping[FormulaTerm, str]
+    expressions: Mapping[FormulaTerm, str]
+
+
+class Formulas:
+    """The formulas of the values that bodies compute; `leaves` are names and their texts.
+
+    Long ones are shown in the user's names and expressions, which `source` finds once they are needed.
+    """
+
+    def __init__(self, leaves: Mapping[str, str], source: Callable[[Formulas], SourceTerms] | None = None):
         self.terms: dict[tuple, FormulaTerm] = {}
+        self._source = source
         self.values = {name: self.term(text) for name, text in leaves.items()}
 
     def read(self, bodies: Iterable[Body]) -> None:
@@ -61,11 +75,24 @@ class Formulas:
         return self.values.get(name) or self.term(name.rpartition("_")[0] or name)
 
     def shown(self, term: FormulaTerm) -> str:
+        """A term in full if that is short, else in the user's names, or as the user's expression, or without depth."""
+        if len(text := _shown(term, DEEPEST, {})) <= LONGEST:
+            return text
+        own = self.source_terms
+        names = {t: name for t, name in own.names.items() if t is not term}
+        if len(text := _shown(term, DEEPEST, names)) <= LONGEST:
+            return text
+        if term in own.expressions:
+            return own.expressions[term]
         for depth in range(DEEPEST, LEAST, -1):
-            text = _shown(term, depth)
+            text = _shown(term, depth, {**own.expressions, **names})
             if len(text) <= LONGEST:
-                return text
-        return _shown(term, LEAST)
+                break
+        return text
+
+    @cached_property
+    def source_terms(self) -> SourceTerms:
+        return SourceTerms({}, {}) if self._source is None else self._source(self)
 
     def term(self, head: str, *args: FormulaTerm) -> FormulaTerm:
         """The term of an operation; equal terms are one object."""
@@ -84,24 +111,24 @@ class Formulas:
                 array = array.args[0]
             return self.term(f"{array.head}[...]")
         if i.op in CONVERSIONS:
-            return args[0] if i.op == "convert" and d.name in WIDE else self._simplified(d.name, *args)
+            return args[0] if i.op == "convert" and d.name in WIDE else self.simplified(d.name, *args)
         if i.op == "fma" and d.kind != "f":
             times, plus = ("and", "or") if d is BOOL else ("*", "+")
-            value = self._simplified(plus, self._simplified(times, *args[:2]), args[2])
+            value = self.simplified(plus, self.simplified(times, *args[:2]), args[2])
         else:
-            symbol = OPS[i.op].symbol if i.op in OPS else None
-            value = self._simplified((BOOLS.get(i.op) if d is BOOL else None) or symbol or i.op, *args)
-        return self._simplified(d.name, value) if form.startswith("{t}") and d.name not in WIDE else value
+            symbol = "*" if i.op == "mul_rn" else OPS[i.op].symbol if i.op in OPS else None
+            value = self.simplified((BOOLS.get(i.op) if d is BOOL else None) or symbol or i.op, *args)
+        return self.simplified(d.name, value) if form.startswith("{t}") and d.name not in WIDE else value
 
     def _operand(self, a: Operand) -> FormulaTerm:
         """The term of a value, or of a number."""
         if isinstance(a, str):
             return self.value(a)
         if a.text.startswith("-"):
-            return self._simplified("-", self.term(_number(-a.value)))
-        return self.term(_number(a.value))
+            return self.simplified("-", self.term(number_text(-a.value)))
+        return self.term(number_text(a.value))
 
-    def _simplified(self, head: str, *args: FormulaTerm) -> FormulaTerm:
+    def simplified(self, head: str, *args: FormulaTerm) -> FormulaTerm:
         """An operation, simplified: without guards against infinities, and with exp2 as exp."""
         match head, args:
             case "-", (a,) if not a.args and a.head in ("inf", "nan"):
@@ -113,23 +140,23 @@ class Formulas:
             case "*", (FormulaTerm("1"), a) | (a, FormulaTerm("1")):
                 return a
             case "*", (FormulaTerm("/", (FormulaTerm("1"), b)), a):
-                return self._simplified("/", a, b)
-            case "*", (a, FormulaTerm("*", (b, c)) as product) if _factors(product) <= MOST_FACTORS:
-                return self._simplified("*", self._simplified("*", a, b), c)
-            case "*", (FormulaTerm("*", (a, FormulaTerm(b, ()))), FormulaTerm(c, ())) if _numbers(b, c):
-                return self._simplified("*", a, self.term(_number(float(b) * float(c))))
+                return self.simplified("/", a, b)
             case "*", (a, b) if a is b and a.args:
                 return self.term("**", a, self.term("2"))
+            case "*", (a, FormulaTerm("*", (b, c)) as product) if _factors(product) <= MOST_FACTORS:
+                return self.simplified("*", self.simplified("*", a, b), c)
+            case "*", (FormulaTerm("*", (a, FormulaTerm(b, ()))), FormulaTerm(c, ())) if _numbers(b, c):
+                return self.simplified("*", a, self.term(number_text(float(b) * float(c))))
             case "==", (FormulaTerm("*", (a, FormulaTerm("rsqrt"))), FormulaTerm("-inf")):
-                return self._simplified("==", a, args[1])
+                return self.simplified("==", a, args[1])
             case "exp" | "exp2", (FormulaTerm("0"),):
                 return self.term("1")
             case "exp2", (FormulaTerm("-", (FormulaTerm("*", (a, c)), FormulaTerm("*", (b, d)))),) if c is d:
-                return self._raised(self._simplified("-", a, b), c)
+                return self._raised(self.simplified("-", a, b), c)
             case "exp2", (FormulaTerm("*", (a, c)),):
                 return self._raised(a, c)
             case "-", (FormulaTerm("*", (a, c)), FormulaTerm("*", (b, d))) if c is d and c.head == "rsqrt":
-                return self.term("*", self._simplified("-", a, b), c)
+                return self.term("*", self.simplified("-", a, b), c)
             case "where", (FormulaTerm("isfinite", (a,)), b, FormulaTerm("0")) if a is b:
                 return a
             case "where", (FormulaTerm(">", (FormulaTerm("absolute"), FormulaTerm())), FormulaTerm("0.5"), a) if (
@@ -139,19 +166,19 @@ class Formulas:
             case "maximum", (a, FormulaTerm("0")) if a.head.isdigit():
                 return a
             case "quotient", (a, FormulaTerm("*", (b, FormulaTerm("divisor_scale"))), _, _):
-                return self._simplified("/", a, b)
+                return self.simplified("/", a, b)
             case "not", (FormulaTerm("!=", (a, b)),):
-                return self._simplified("==", a, b)
+                return self.simplified("==", a, b)
         return self.term(head, *args)
 
     def _raised(self, power: FormulaTerm, factor: FormulaTerm) -> FormulaTerm:
         """2 to the power times a factor; as exp if the factor is log2(e), or a round multiple of it."""
         if factor.head == LOG2_E:
-            return self._simplified("exp", power)
+            return self.simplified("exp", power)
         if _numbers(factor.head):
             times = f"{float(factor.head) / log2(e):.4g}"
             if len(times.lstrip("0.").replace(".", "")) < 4:
-                return self._simplified("exp", self._simplified("*", power, self.term(times)))
+                return self.simplified("exp", self.simplified("*", power, self.term(times)))
         return self.term("exp2", self.term("*", power, factor))
 
 
@@ -170,7 +197,7 @@ def _is_log2_e(factor: FormulaTerm) -> bool:
     return any(part.head == LOG2_E for part in (factor, *factor.args))
 
 
-def _number(value: object) -> str:
+def number_text(value: object) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
@@ -179,22 +206,24 @@ def _numbers(*texts: str) -> bool:
     return all(text[:1].isdigit() for text in texts)
 
 
-def _shown(term: FormulaTerm, depth: int, outside: int = LOWEST) -> str:
-    """A term as text, in brackets if the operator `outside` binds as closely."""
+def _shown(term: FormulaTerm, depth: int, texts: Mapping[FormulaTerm, str], outside: int = LOWEST) -> str:
+    """A term as text, in brackets if the operator `outside` binds as closely; `texts` stand for whole terms."""
+    if term in texts:
+        return texts[term] if outside == LOWEST else bracketed(texts[term])
     if not term.args:
         return f"({term.head})" if term.head.startswith("-") and outside >= UNARY else term.head
     if depth == 0:
-        whole = "..." if any(a.args for a in term.args) else _shown(term, 1, outside)
+        whole = "..." if any(a.args for a in term.args) else _shown(term, 1, texts, outside)
         return whole if len(whole) <= SHORT else "..."
     head, args = term.head, term.args
     if len(args) == 2 and head in BINDING:
         own = BINDING[head]
         before = own if own == COMPARING else own - 1
         after = own - 1 if head in REPEATED and args[1].head == head else own
-        text = f"{_shown(args[0], depth - 1, before)} {head} {_shown(args[1], depth - 1, after)}"
+        text = f"{_shown(args[0], depth - 1, texts, before)} {head} {_shown(args[1], depth - 1, texts, after)}"
     elif len(args) == 1 and head in ("-", "~", "not"):
         own = BINDING["not"] if head == "not" else UNARY
-        text = f"{head}{' ' * (head == 'not')}{_shown(args[0], depth - 1, own)}"
+        text = f"{head}{' ' * (head == 'not')}{_shown(args[0], depth - 1, texts, own)}"
     else:
-        return f"{head}({', '.join(_shown(a, depth - 1) for a in args)})"
+        return f"{head}({', '.join(_shown(a, depth - 1, texts) for a in args)})"
     return f"({text})" if own <= outside else text

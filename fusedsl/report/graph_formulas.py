@@ -8,7 +8,7 @@ from ..ir.contraction import Subscripts
 from ..ir.folds import SCAN_NAMES
 from ..ir.graph import Node
 from ..ir.ops import OPS
-from ..ir.printer import show_literal
+from ..ir.printer import bracketed, show_literal
 
 DEEP = 3  # nesting depth of a formula
 
@@ -44,8 +44,8 @@ def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
     if symbol is None:
         return f"{n.op}({', '.join(parts)})"
     if len(parts) == 2:
-        return f" {symbol} ".join(map(_bracketed, parts))
-    return f"{symbol}{' ' * symbol.isalpha()}{_bracketed(parts[0])}"
+        return f" {symbol} ".join(map(bracketed, parts))
+    return f"{symbol}{' ' * symbol.isalpha()}{bracketed(parts[0])}"
 
 
 def _contraction(n: Node, parts: Sequence[str]) -> str:
@@ -54,9 +54,5 @@ def _contraction(n: Node, parts: Sequence[str]) -> str:
     if len(letters.summed) == 1 and letters.right.index(letters.summed) == max(len(letters.right) - 2, 0):
         rows, columns = letters.left.removesuffix(letters.summed), letters.right.replace(letters.summed, "")
         if letters.left.endswith(letters.summed) and rows[:-1] + rows[-1:] + columns[-1:] == letters.result:
-            return " @ ".join(map(_bracketed, parts))
+            return " @ ".join(map(bracketed, parts))
     return f'einsum("{letters}", {", ".join(parts)})'
-
-
-def _bracketed(text: str) -> str:
-    return f"({text})" if " " in text and not text.endswith(")") else text

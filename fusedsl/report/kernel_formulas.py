@@ -11,7 +11,8 @@ from ..kernel_ir.attention import AttentionBody
 from ..kernel_ir.phase import PANEL_COLUMNS, Body, Phase, Value
 from ..kernel_ir.plan import ArrayUse, IterationIndex, KernelPlan
 from ..program.resolve_call import ResolvedCall
-from .body_formulas import Formulas
+from .body_formulas import Formulas, FormulaTerm
+from .source_terms import FoldTerms, source_terms
 
 LETTERS = "ijk"  # names of indices, for up to three axes
 
@@ -27,7 +28,7 @@ def array_name(call: ResolvedCall, use: ArrayUse) -> str:
 def kernel_formulas(call: ResolvedCall, plan: KernelPlan) -> tuple[str, ...]:
     """The folds and results that the kernel computes, each with its formula."""
     names = _Names(call, plan)
-    formulas = Formulas(names.leaves)
+    formulas = Formulas(names.leaves, lambda read: source_terms(call, read, _fold_terms(plan, read)))
     if plan.attention is not None and plan.attention.update_row_max is not None:
         _read_references(plan.attention, plan.attention.update_row_max, formulas)
     formulas.read(_bodies(plan))
@@ -37,6 +38,18 @@ def kernel_formulas(call: ResolvedCall, plan: KernelPlan) -> tuple[str, ...]:
     for store in plan.column_epilogue.stores if plan.column_epilogue else ():
         members.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
     return tuple(members)
+
+
+def _fold_terms(plan: KernelPlan, formulas: Formulas) -> FoldTerms:
+    """The terms of a kernel's folds and scans of one value, by what they reduce."""
+    terms: dict[tuple[str, FormulaTerm], FormulaTerm] = {}
+    for phase in plan.resident:
+        folds = [(f.name, f.inputs, f.accumulators) for f in (*phase.folds, *phase.column_reductions)]
+        folds += [(SCAN_NAMES[use.name], use.inputs, use.accumulators) for use in phase.scan_uses]
+        for name, inputs, states in folds:
+            if len(inputs) == len(states) == 1:
+                terms[name, formulas.value(inputs[0].name)] = formulas.value(states[0].name)
+    return terms
 
 
 def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]:

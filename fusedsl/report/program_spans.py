@@ -30,18 +30,22 @@ class TextPiece:
 def program_pieces(call: ResolvedCall, owned: Owners) -> tuple[TextPiece, ...]:
     """The text of a call's program, or the source of its function, in pieces."""
     source = call.plans.source
-    if isinstance(source, TextSource):
-        spans = _spans(call, source.program, source.constants)
-    else:
-        spans = getattr(source, "expression_nodes", dict)()  # a saved function has none
     colours: list[tuple[int, ...]] = [()] * len(source.text)
-    for (start, end), nodes in sorted(spans.items(), key=lambda item: (item[0][0], -item[0][1])):
+    for (start, end), nodes in sorted(expression_nodes(call).items(), key=lambda item: (item[0][0], -item[0][1])):
         kernels = {k for n in nodes for k in owned.get(below_views(n), ())}
         if kernels:
             colours[start:end] = [tuple(sorted(kernels))] * (end - start)
     for margin in re.finditer(r"\s*\n\s*", source.text):
         colours[margin.start() : margin.end()] = [()] * len(margin[0])
     return _joined(source.text, colours)
+
+
+def expression_nodes(call: ResolvedCall) -> dict[Span, list[Node]]:
+    """The nodes that each expression of the program's text, or of the source of its function, builds."""
+    source = call.plans.source
+    if isinstance(source, TextSource):
+        return _spans(call, source.program, source.constants)
+    return getattr(source, "expression_nodes", dict)()  # a saved function has none
 
 
 def below_views(n: Node) -> Node:

@@ -89,7 +89,7 @@ def test_max_kernels_says_why_as_data():
     with pytest.raises(fd.FusionError, match="this needs 2 kernels, and max_kernels is 1") as caught:
         fd.evaluate(BOTH_WAYS, x=np.ones((6, 7), np.float32), max_kernels=1)
     refused = [d for d in caught.value.decisions if not d["joined"]]
-    assert [d["members"] for d in refused] == [("sum over axis 1 of x",)]
+    assert [d["members"] for d in refused] == [("sum of x over axis 1 of x",)]
     assert refused[0]["reason"] == "it reduces axis 1 of x for each axis 0 of x, unlike kernel 0"
     assert refused[0]["seconds"] == pytest.approx(LAUNCH + LATENCY, rel=1e-3)
 
@@ -138,7 +138,8 @@ def test_rows_that_no_chip_holds_are_read_again_by_a_kernel_of_their_own():
     found = told((1 << 20) + 8)
     assert len(found.kernels) == 2 and "longer than a chip holds" in str(found)
     assert [t.bytes for t in found.temporaries] == [64 * 4] * 2  # what is done once a row is done there
-    assert re.search(r"temporary \d = rsqrt", str(found)) and "rsqrt" not in str(found).split("kernel 1")[1]
+    first, second = found.kernels
+    assert any(re.match(r"temporary \d = rsqrt", m) for m in first.members) and "rsqrt" not in str(second.members)
     assert len(told((1 << 20) + 8, max_kernels=1).kernels) == 1
     drawn = "p = uniform(1, x + w); p / sum(p, -1, keepdims=True)"
     assert len(told(1 << 22, text=drawn).kernels) == 1  # nothing is read

@@ -88,7 +88,7 @@ def test_formulas_of_attention():
 def test_the_limit_that_stores_scores_has_a_name(text, shapes, dtype, reason):
     e = told(text, *[fd.spec((4, 1024, n), dtype) for n in shapes])
     stored = [r.reason for r in e.refused if "it is stored, because" in r.reason]
-    assert len(stored) == 1 and reason in stored[0]
+    assert len(stored) == (2 if "+" in text else 1) and all(reason in line for line in stored)
 
 
 def test_a_single_row_is_no_tile():
@@ -111,7 +111,7 @@ def test_refusals_name_axes_and_say_what_their_times_are():
     e = told("sort(softmax(q @ k.mT)) @ v", KEYS, KEYS, KEYS)
     lines = str(e).partition("not merged")[2].splitlines()
     assert "'" not in "".join(lines)
-    assert any(re.search(r"the sort along axis 1 of k: .*\(together would save about [\d.]+ µs\)", x) for x in lines)
+    assert any(re.search(r"the sort of exp\(.*\) / sum.* along axis 1 of k: .*\(together would save about [\d.]+ µs\)", x) for x in lines)
     lines = str(told("softmax(q @ k.mT) @ v", KEYS, KEYS, fd.spec((4, 1024, 512), "bfloat16")))
     assert re.search(r"is faster than recomputing it for every tile \(saves about [\d.]+ µs\)", lines)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...ir.graph import Node, value_of
 from ...ir.ops import CASTS, OPS, ROUNDED
-from ...ir.printer import show_literal
+from ...ir.printer import bracketed, show_literal
 from ...ir.types import BOOL, FLOAT16, FLOAT64, DType
 from ..instruction import Constant, Instruction
 from ..phase import Body, Value
@@ -144,29 +144,13 @@ class BodyBuilder:
         if n.op in CASTS:
             return f"{n.type.dtype}({parts[0]})"
         if n.op == "quotient":
-            return f"{_bracket(parts[0])} / {_bracket(self.comment(n.attr))}"
+            return f"{bracketed(parts[0])} / {bracketed(self.comment(n.attr))}"
         symbol = OPS[n.op].symbol if n.op in OPS else None
         if symbol and len(parts) == 2:
-            return " ".join((_bracket(parts[0]), symbol, _bracket(parts[1])))
+            return " ".join((bracketed(parts[0]), symbol, bracketed(parts[1])))
         if symbol:
-            return f"{symbol}{' ' * symbol.isalpha()}{_bracket(parts[0])}"
+            return f"{symbol}{' ' * symbol.isalpha()}{bracketed(parts[0])}"
         return f"{n.op}({', '.join(parts)})"
-
-
-def _bracket(text: str) -> str:
-    """An operand of an operator, in brackets unless it is a name or one call."""
-    return text if " " not in text or _is_call(text) else f"({text})"
-
-
-def _is_call(text: str) -> bool:
-    """Whether a text is a name, and one pair of brackets up to its end."""
-    function, _, inside = text.partition("(")
-    depth = 1
-    for k, c in enumerate(inside):
-        depth += {"(": 1, ")": -1}.get(c, 0)
-        if depth == 0:
-            return function.isidentifier() and k == len(inside) - 1
-    return False
 
 
 def conversion(source: DType, to: DType, rounding: bool) -> tuple[str, DType]:
