@@ -111,7 +111,10 @@ def test_refusals_name_axes_and_say_what_their_times_are():
     e = told("sort(softmax(q @ k.mT)) @ v", KEYS, KEYS, KEYS)
     lines = str(e).partition("not merged")[2].splitlines()
     assert "'" not in "".join(lines)
-    assert any(re.search(r"the sort of exp\(.*\) / sum.* along axis 1 of k: .*\(together would save about [\d.]+ µs\)", x) for x in lines)
+    assert any(
+        re.search(r"the sort of exp\(.*\) / sum.* along axis 1 of k: .*\(together would save about [\d.]+ µs\)", x)
+        for x in lines
+    )
     lines = str(told("softmax(q @ k.mT) @ v", KEYS, KEYS, fd.spec((4, 1024, 512), "bfloat16")))
     assert re.search(r"is faster than recomputing it for every tile \(saves about [\d.]+ µs\)", lines)
 
