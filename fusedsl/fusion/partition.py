@@ -20,7 +20,6 @@ from .refusal_reasons import LONG, describe_axes, describe_fold, describe_mismat
 from .scalar_program import ScalarStore
 
 ROW_WORK = 64  # instructions per row that all threads of a row may repeat instead of another kernel
-MOST_PRODUCTS = 8  # matrix products in a kernel: as many as a recurrent cell has gates
 FEW_SORTED = 2048  # sorted elements that a block holds and can fold
 FEW_BEST, LONGEST_ORDER = 512, 8192  # first elements that a block finds as a row goes by; columns that it sorts
 LONG_ROW = 4 << 20  # bytes; longer rows exceed the shared memory of a cluster
@@ -157,7 +156,7 @@ class _Partitioner(PartitionState):
                 return False
         if f.op == "fold" and g.folds:
             tiled = self._factors(f) is not None
-            if (self._factors(g.folds[0]) is not None) != tiled or (tiled and len(g.folds) == MOST_PRODUCTS):
+            if (self._factors(g.folds[0]) is not None) != tiled or (tiled and len(g.folds) == self.most_products):
                 return False
         if self._orders_long_rows(f, g.folds) or any(self._orders_long_rows(r, [f]) for r in g.sorted):
             return False

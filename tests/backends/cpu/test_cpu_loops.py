@@ -205,3 +205,20 @@ def test_loops_over_many_arrays_are_interleaved_less(arrays, count):
         loaded = builder.load(function.args[0], typ=kind)
         loaded.set_metadata("alias.scope", module.add_metadata([]))
     assert interleave.interleave_count(list(builder.block.instructions)) == count
+
+
+def test_loops_around_others_are_not_unrolled_at_run_time(fresh, monkeypatch):
+    x = np.random.default_rng(0).standard_normal((24, 24))
+    modules, _ = lowered("x @ x", monkeypatch, x=x)
+    function = next(f for f in modules[0].functions if f.name == "kernel")
+    within = [latch for latch, _ in innermost(function)]
+    around = interleave.outer_latches(function, within)
+    marks = [latch.terminator.metadata["llvm.loop"].operands[0].operands[0].string for latch in around]
+    assert len(marks) > 2 and set(marks) == {"llvm.loop.unroll.runtime.disable"}
+
+
+@pytest.mark.parametrize("device, kernels", [("cpu", 2), ("cuda", 1)])
+def test_a_kernel_has_as_many_products_as_its_compiler_is_quick_with(device, kernels):
+    x = fd.spec((24, 24))
+    text = ", ".join(f"x @ (x + {k})" for k in range(8))
+    assert len(fd.kernel(text).explain(x, device=device, compile=False).kernels) == kernels
