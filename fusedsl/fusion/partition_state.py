@@ -19,8 +19,8 @@ from .producer_map import ProducerMap
 from .refusal_reasons import describe_fold
 from .scalar_program import ScalarStore
 
-# Matrix products in a kernel: on a GPU as many as a recurrent cell has; on a CPU as many as it has of one operand, since
-# LLVM's time grows faster than their number. measured: 8 of 256 x 256 in one kernel, or 4 and 4, take as long.
+# Matrix products in a kernel: on a GPU as many as a recurrent cell has, on a CPU as many as it has of one operand, as
+# the time of LLVM grows faster than their number. measured: 8 of 256 x 256 in one kernel, or 4 and 4, take as long.
 MOST_PRODUCTS, MOST_ON_CPUS = 8, 4
 MOST_PRICED = 64  # decisions; pricing one walks all nodes of two kernels
 ONE_BLOCK = 65536  # elements that a full reduction by one block may store too; beyond, a second kernel is faster
