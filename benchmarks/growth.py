@@ -70,8 +70,9 @@ def families() -> dict[str, Any]:
     from growing import FAMILIES
     from growing_functions import FUNCTIONS
     from growing_mixtures import MIXTURES
+    from growing_steps import STEPS
 
-    return {f.name: f for f in (*FAMILIES, *FUNCTIONS, *MIXTURES)}
+    return {f.name: f for f in (*FAMILIES, *FUNCTIONS, *MIXTURES, *STEPS)}
 
 
 def chosen(only: list[str]) -> list[str]:
