@@ -32,6 +32,7 @@ WARP = 32
 DONE = np.int64(1) << 62
 PATIENCE = 6  # log2 of the turns of loops after which a thread lets others go first
 MOST_LANES = 1 << 15
+MOST_DELAY = 64  # turns, in units of a thread's patience, that a launch is waited for
 
 
 class Fault(Exception):
@@ -174,6 +175,12 @@ class Machine(Transfers):
             if back:
                 self.turns[at] += 1
             self.key[at] = (self.turns[at] >> PATIENCE << 32) | place
+
+    def delay(self, at) -> None:
+        """The warps of these threads let others go first, each for a time of its own."""
+        late = self.random.integers(0, MOST_DELAY, self.lanes // WARP) << PATIENCE
+        lanes = self.which(at)
+        self.turns[lanes] += late[lanes // WARP]
 
     def park(self, at, place: int) -> None:
         """These threads wait at the end of a basic block."""

@@ -402,13 +402,21 @@ def _generic(ins: Instruction) -> Step:
     return typed(ins, (lambda a: a - shift) if "to" in ins.modifiers else (lambda a: a + shift))
 
 
-@build("createpolicy", "prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "setmaxnreg", "griddepcontrol")
+@build("createpolicy", "prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "setmaxnreg")
 def _hint(ins: Instruction) -> Step:
     """What changes time alone."""
     if ins.name != "createpolicy":
         return lambda m, at: None
     write = writer(ins.operands[0], np.dtype(np.uint64))
     return lambda m, at: write(m, at, np.uint64(0))
+
+
+@build("griddepcontrol")
+def _dependent_launch(ins: Instruction) -> Step:
+    """A warp that waits for the launch before goes on some time later than another one, in no order."""
+    if "wait" not in ins.modifiers:
+        return lambda m, at: None
+    return lambda m, at: m.delay(at)
 
 
 @build("fence", "membar")

@@ -15,7 +15,7 @@ from fusedsl.backends.cuda.matmul.sm90.layout import Sm90MatmulSchedule
 from fusedsl.fusion import graph_products
 from fusedsl.fusion.formulation import ProductMode
 from fusedsl.kernel_ir.launch_config import LaunchConfig
-from fusedsl.program import prepare_call, product_choice
+from fusedsl.program import prepare_call, product_choice, resolve_call
 from fusedsl.runtime import compile as compiler
 from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.cublas_launch import CublasLaunch
@@ -331,6 +331,29 @@ def test_a_product_that_follows_loads_arguments_before_it_waits(text, early, cho
     expected = kernel(*(given[name].astype(np.float64) for name in names))
     np.testing.assert_allclose(found, expected, rtol=2.0**-7, atol=2e-2 * np.abs(expected).max())
     assert source.count("while stage < prefetched") == early
+
+
+def test_products_of_arguments_alone_start_early(chosen, monkeypatch):
+    """All that they multiply is loaded ahead, so that stages are released before the producer goes on."""
+    monkeypatch.setattr(Sm90MatmulSchedule, "prefetches", True)
+    monkeypatch.setattr(resolve_call, "choose_product_mode", _alone)
+    launches = []
+    monkeypatch.setattr(LaunchRecord, "__init__", _noting(launches, LaunchRecord.__init__))
+    given = arrays(m=136, k=520)
+    with emulated_gpu() as gpu:
+        kernel = fd.kernel("x @ w, x @ v", fallback=False)
+        found = [to_host(y) for y in kernel(*(gpu.asarray(given[name]) for name in "xwv"))]
+    assert [one.starts_early for one in launches] == [False, True]
+    for y, name in zip(found, "wv"):
+        right = given["x"].astype(np.float64) @ given[name].astype(np.float64)
+        np.testing.assert_allclose(y.astype(np.float64), right, rtol=2.0**-7, atol=2e-2 * np.abs(right).max())
+
+
+def _alone(fused, resolve_as):
+    """The plan with a kernel for each product."""
+    if fused.plan.products is not ProductMode.FUSED:
+        return fused, None
+    return resolve_as(replace(fused.plan.formulation, products=ProductMode.ALONE)), None
 
 
 def test_products_of_one_call_wait_for_each_other(chosen, monkeypatch):

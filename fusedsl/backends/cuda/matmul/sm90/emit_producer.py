@@ -1,7 +1,7 @@
 """Emits the producer of products on sm_90: one thread loads K-slices by TMA, as stages of the ring become empty.
 
 Where the schedule prefetches, in a launch that follows another one, it first loads what it may, arguments of the
-call, and then waits for that one.
+call, and then waits for that one. Consumers wait for it too, so that a launch ends after all launches before it.
 """
 
 from __future__ import annotations
@@ -57,6 +57,24 @@ class Sm90MatmulProducer:
                 self.tiles.k_slices.advance()
             src.emit("stage = int32(0)")
 
+    def _load_rest(self, s: Sm90MatmulSchedule) -> None:
+        """Emit the loads of the other operands into a stage that has been filled ahead.
+
+        It does not wait for the stage to be empty: that it was from the start. Where all operands were loaded ahead,
+        consumers may have released it already, and the parity of that phase would be awaited for ever.
+        """
+        src, others = self.src, [n for n in self.all if n not in self.early]
+        if others:
+            src.assign("stage_full", "int32(full + 8 * stage)")
+            self._load_slice(s, others)
+        src.emit("prefetched = int32(prefetched - 1)")
+
+    def _fill_next_stage(self, s: Sm90MatmulSchedule) -> None:
+        """Emit the loads of all operands' K-slice, once a stage is empty."""
+        self.src.emit(mbarrier_wait_parity("empty + 8 * stage", "parity ^ 1"))
+        self.src.assign("stage_full", "int32(full + 8 * stage)")
+        self._fill_stage(s, self.all)
+
     def _fill_stage(self, s: Sm90MatmulSchedule, numbers: Sequence[int]) -> None:
         """Emit the loads of some operands' K-slice, the first of a stage, whose mbarrier expects those of all."""
         self.src.emit(mbarrier_expect_tx("stage_full", s.slice_bytes))
@@ -77,17 +95,14 @@ class Sm90MatmulProducer:
             self.tiles.decode_tile(bool(s.widest))
             self._begin_tile()
             with src.while_(self.tiles.k_slices.more()):
-                src.emit(mbarrier_wait_parity("empty + 8 * stage", "parity ^ 1"))
-                src.assign("stage_full", "int32(full + 8 * stage)")
                 if self.early and not s.widest:
                     with src.if_else("prefetched > 0") as (rest, whole):
                         with rest:
-                            self._load_slice(s, [n for n in self.all if n not in self.early])
-                            src.emit("prefetched = int32(prefetched - 1)")
+                            self._load_rest(s)
                         with whole:
-                            self._fill_stage(s, self.all)
+                            self._fill_next_stage(s)
                 else:
-                    self._fill_stage(s, self.all)
+                    self._fill_next_stage(s)
                 self.tiles.advance_stage()
                 self.tiles.k_slices.advance()
             src.emit("tile = int32(tile + tile_step)")
