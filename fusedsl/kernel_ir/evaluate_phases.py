@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.types import numpy_dtype
 from ..ir.verify import require
 from .evaluate import KernelRun
-from .phase import PANEL_COLUMNS, PanelFolds, Phase, Reduction, ScanUse, Sort, Value
+from .phase import PANEL_COLUMNS, GroupPhases, PanelFolds, Phase, Reduction, ScanUse, Sort, Value
 
 
 def run_resident(run: KernelRun) -> None:
@@ -62,6 +62,19 @@ def finish_row(run: KernelRun, phase: Phase) -> None:
         run.store(store)
     if phase.panel_folds is not None:
         fold_panels(run, phase.panel_folds)
+    if phase.groups is not None:
+        run_groups(run, phase.groups)
+
+
+def run_groups(run: KernelRun, groups: GroupPhases) -> None:
+    """Phases on groups of values of rows, each as long as a row axis."""
+    inner = copy(run)
+    inner.known = dict(run.known)
+    for phase in groups.phases:
+        work(inner, phase)
+        for use in phase.folds:
+            inner.known |= _named(use, inner.folded(use, (groups.axis,)))
+        finish_row(inner, phase)
 
 
 def fold_panels(run: KernelRun, panels: PanelFolds) -> None:

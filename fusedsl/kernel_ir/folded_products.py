@@ -1,12 +1,17 @@
-"""Folded products: kernels that only fold what a kernel of matrix products stores, along one of its axes."""
+"""Folded products: kernels that fold what a kernel of matrix products stores, along one of its axes.
+
+Some only fold it. Others fold short groups, and store elements that are computed from the folds: those of a
+normalisation, or of a softmax. One tile has all of such a group.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ..ir.dims import Dim, expression
 from .kernel import Load
-from .phase import Phase, Store
+from .phase import PANEL_COLUMNS, Phase, Store
 from .plan import ArrayUse, KernelPlan
 
 
@@ -25,6 +30,10 @@ class FoldedProduct:
     axes: dict[int, int]
 
 
+Fits = Callable[[Dim, int], bool]
+WIDEST_GROUP = 256  # columns of a tile
+
+
 def folded_products(kernels: Sequence[KernelPlan]) -> list[FoldedProduct]:
     """The kernels of products whose stored values another kernel only folds, along one axis."""
     folded = (folded_product(kernels, k) for k in range(len(kernels)))
@@ -32,10 +41,42 @@ def folded_products(kernels: Sequence[KernelPlan]) -> list[FoldedProduct]:
 
 
 def folded_product(kernels: Sequence[KernelPlan], number: int) -> FoldedProduct | None:
+    return _read_product(kernels, number, panel_phases(kernels[number])) if _only_folds(kernels[number]) else None
+
+
+def grouped_product(kernels: Sequence[KernelPlan], number: int, fits: Fits) -> FoldedProduct | None:
+    """The product whose groups a kernel folds and finishes, if tiles can have whole groups of them."""
     reader = kernels[number]
-    if not _only_folds(reader):
+    if not _finishes_groups(reader):
         return None
-    elements = names_read_of(panel_phases(reader))
+    (size,) = reader.columns
+    if not fits(size, WIDEST_GROUP) or not fits(expression("%", size, PANEL_COLUMNS), 0) or fits(size, 0):
+        return None
+    return _read_product(kernels, number, reader.resident)
+
+
+def grouped_products(kernels: Sequence[KernelPlan], fits: Fits) -> list[FoldedProduct]:
+    """The kernels of products whose stored values another kernel folds in groups and finishes."""
+    grouped = (grouped_product(kernels, k, fits) for k in range(len(kernels)))
+    return [one for one in grouped if one is not None]
+
+
+def _finishes_groups(reader: KernelPlan) -> bool:
+    """Whether a kernel does nothing but fold a row, and store elements that are computed from its folds."""
+    if reader.attention or reader.column_epilogue or reader.ranks or reader.pointers or len(reader.columns) != 1:
+        return False
+    phases = reader.resident
+    plain = not any(p.row_stores or p.scans or p.sort or p.column_reductions or p.scatters for p in phases)
+    plain = plain and not any(p.products or p.tile_phases or p.panel_folds or p.groups for p in phases)
+    kinds = {v.dtype.kind for p in phases for use in p.folds for v in use.accumulators}
+    folds, stores = (any(getattr(p, part) for p in phases) for part in ("folds", "stores"))
+    along = any(p.axis == len(reader.rows) for p in reader.positions)
+    return plain and folds and stores and "b" not in kinds and not along
+
+
+def _read_product(kernels: Sequence[KernelPlan], number: int, phases: Sequence[Phase]) -> FoldedProduct | None:
+    """The kernel of products that stores what a kernel's phases read, if these can run where it is computed."""
+    reader, elements = kernels[number], names_read_of(phases)
     for load in reader.loads:
         use = reader.arrays[load.operand]
         if use.kind == "argument" or load.value.name not in elements:
@@ -44,7 +85,7 @@ def folded_product(kernels: Sequence[KernelPlan], number: int) -> FoldedProduct 
         others = [x for x in reader.arrays[: reader.inputs] if (x.kind, x.index) == (use.kind, use.index)]
         if len(writers) != 1 or len(others) != 1 or not _computes_products(kernels[writers[0]]):
             continue
-        one = _joined(kernels, writers[0], number, load)
+        one = _joined(kernels, (writers[0], number), load, elements)
         if one is not None:
             return one
     return None
@@ -70,12 +111,17 @@ def _computes_products(kernel: KernelPlan) -> bool:
         and not kernel.resident[0].stores
         and kernel.attention is None
         and kernel.column_epilogue is None
+        and kernel.resident[0].groups is None
         and not kernel.pointers
     )
 
 
-def _joined(kernels: Sequence[KernelPlan], writer: int, number: int, load: Load) -> FoldedProduct | None:
-    """The pair, if the reader reads each element that the writer stores once, and what else it reads was there."""
+def _joined(
+    kernels: Sequence[KernelPlan], pair: tuple[int, int], load: Load, elements: set[str]
+) -> FoldedProduct | None:
+    """The writer and the reader, if this reads each element that the writer stores once, and what else its `elements`
+    are computed from was there."""
+    writer, number = pair
     products, reader, use = kernels[writer], kernels[number], kernels[number].arrays[load.operand]
     store = next((s for s in products.resident[0].row_stores if _is(products.arrays[s.operand], use)), None)
     if store is None or writer >= number:
@@ -90,7 +136,6 @@ def _joined(kernels: Sequence[KernelPlan], writer: int, number: int, load: Load)
         return None
     if load.value.dtype is not _dtype(products, store.value):
         return None
-    elements = names_read_of(panel_phases(reader))
     for other in reader.loads:
         x = reader.arrays[other.operand]
         late = any(w >= writer for w in _writers(kernels, x))
@@ -133,4 +178,6 @@ def panel_phases(reader: KernelPlan) -> tuple[Phase, ...]:
 
 
 def names_read_of(phases: Iterable[Phase]) -> set[str]:
-    return set().union(*(phase.names_read for phase in phases))
+    phases = tuple(phases)
+    stored = {store.value for phase in phases for store in phase.stores}
+    return stored.union(*(phase.names_read for phase in phases))

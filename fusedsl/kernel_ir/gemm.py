@@ -111,7 +111,8 @@ def _stored(kernel: KernelIR) -> int | None:
     (fold,) = phase.folds
     other = [i for i in phase.element.instructions if i.op != "copy"]
     plain = fold.name == "sum" and len(other) == 1 and other[0].op == "multiply" and len(phase.row_stores) == 1
-    if not plain or phase.row is not None or phase.panel_folds or kernel.scalars or kernel.positions or kernel.pointers:
+    more = phase.row is not None or phase.panel_folds or phase.groups
+    if not plain or more or kernel.scalars or kernel.positions or kernel.pointers:
         return None
     (store,), (value,) = phase.row_stores, fold.accumulators
     return store.operand if store.value == value.name and fold.inputs[0].name == other[0].target else None

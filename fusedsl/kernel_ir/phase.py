@@ -149,6 +149,32 @@ class PanelFolds:
 
 
 @dataclass(frozen=True)
+class GroupPhases:
+    """Phases on groups of what a row body computes: neighbours along row axis `axis`, as the columns of one head.
+
+    `phases` run on a group as if it were a row, and store its elements. `periodic` operands have the same elements for
+    each group. In a plan a group is all of its axis; a bound kernel has groups of `size` positions of a merged axis.
+    """
+
+    axis: int
+    phases: tuple[Phase, ...]
+    periodic: tuple[int, ...] = ()
+    size: int = 0
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """The stores of elements."""
+        return tuple(store for phase in self.phases for store in phase.stores)
+
+    @property
+    def names_read(self) -> set[str]:
+        """Names that the bodies read, and what is folded or stored."""
+        names = {store.value for store in self.stores}
+        names |= {v.name for phase in self.phases for use in phase.folds for v in use.inputs}
+        return names.union(*(phase.names_read for phase in self.phases))
+
+
+@dataclass(frozen=True)
 class Phase:
     """One loop over the columns of a row: element bodies and scans, reductions, then a body once per row.
 
@@ -178,6 +204,7 @@ class Phase:
     derived: DerivedAccumulators | None = None  # accumulators that follow from the others; all but these are combined
     scatters: tuple[Scatter, ...] = ()  # after `element`, whose results they merge in the order of the elements
     panel_folds: PanelFolds | None = None  # after `row`: folds of its results, along one of the row axes
+    groups: GroupPhases | None = None  # after `row`: phases on groups of its results
 
     @property
     def bodies(self) -> tuple[Body, ...]:
@@ -213,6 +240,7 @@ class Phase:
         names = {value.name for value in self.reads}
         names |= {value.name for value in self.row.args} if self.row else set()
         names |= self.panel_folds.names_read if self.panel_folds else set()
+        names |= self.groups.names_read if self.groups else set()
         names |= {value.name for value in self.sort.ranks.args} if self.sort and self.sort.ranks else set()
         return names.union(*(part.names_read for part in self.tile_phases))
 
@@ -229,7 +257,13 @@ class Phase:
         operands = {store.operand for store in (*self.stores, *self.row_stores)}
         operands |= {scatter.operand for scatter in self.scatters}
         operands |= {store.operand for store in self.panel_folds.stores} if self.panel_folds else set()
+        operands |= {store.operand for store in self.groups.stores} if self.groups else set()
         return operands.union(*(part.written for part in self.tile_phases))
+
+    @property
+    def stores_of_rows(self) -> tuple[Store, ...]:
+        """Stores of a value for each row: of the row body, and of phases on groups of its results."""
+        return (*self.row_stores, *(self.groups.stores if self.groups else ()))
 
     @property
     def passes(self) -> tuple[Phase, ...]:

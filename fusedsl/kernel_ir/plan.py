@@ -19,6 +19,7 @@ from .kernel import ColumnEpilogue, Load, Position
 from .phase import (
     Body,
     DerivedAccumulators,
+    GroupPhases,
     MatrixProduct,
     PanelFolds,
     Phase,
@@ -145,6 +146,7 @@ CLASSES = {
             Reduction,
             MatrixProduct,
             PanelFolds,
+            GroupPhases,
             ScanStep,
             ScanUse,
             Scatter,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..ir.types import INT64, DType
 from ..ir.verify import require
-from .phase import Body, PanelFolds, Phase, Reduction, ScanStep, Store, Value
+from .phase import Body, GroupPhases, PanelFolds, Phase, Reduction, ScanStep, Store, Value
 from .plan import KernelPlan
 
 Known = dict[str, DType]
@@ -24,6 +24,8 @@ def verify_bodies(kernel: KernelPlan) -> None:
         scope.phase(phase)
         if phase.panel_folds is not None:
             _panels(phase.panel_folds, scope, kernel)
+        if phase.groups is not None:
+            _groups(phase.groups, scope, kernel)
     if kernel.column_epilogue is not None:
         columns = DefinedNames(given.columns | scope.columns, {})
         if kernel.column_epilogue.body is not None:
@@ -45,11 +47,22 @@ def _panels(panels: PanelFolds, scope: DefinedNames, kernel: KernelPlan) -> None
     inner.stores(panels.stores, inner.rows)
 
 
+def _groups(groups: GroupPhases, scope: DefinedNames, kernel: KernelPlan) -> None:
+    """Phases on groups: their elements are values of rows, and their rows have none along the groups' axis."""
+    require(0 <= groups.axis < len(kernel.rows), "groups lie along a row axis", kernel.name)
+    inner = DefinedNames(dict(scope.rows), body_inputs(kernel, frozenset(range(len(kernel.rows))) - {groups.axis}).rows)
+    for phase in groups.phases:
+        plain = not (phase.row_stores or phase.scans or phase.sort or phase.column_reductions or phase.scatters)
+        require(plain and not phase.tile_phases, "phases on groups fold, and store elements", kernel.name)
+        inner.phase(phase)
+
+
 def bodies_of(kernel: KernelPlan) -> list[Body]:
     """Bodies of a kernel's phases."""
     phases = [*kernel.resident, *kernel.looped, *(kernel.attention.tile_phases if kernel.attention else ())]
     parts = [part for phase in phases for part in (phase, *phase.tile_phases)]
     parts += [part for phase in phases if phase.panel_folds for part in phase.panel_folds.phases]
+    parts += [part for phase in phases if phase.groups for part in phase.groups.phases]
     orders = [part.sort.ranks for part in parts if part.sort]
     bodies = (*orders, *(work for part in parts for work in (*part.bodies, part.row)))
     return [work for work in bodies if work is not None]

@@ -114,7 +114,7 @@ def _stored(phases: Iterable[Phase], kernel: KernelPlan) -> Stored:
     for phase in phases:
         for part in (phase, *phase.tile_phases):
             stored += [(store.operand, rows | (ranks if part.ranks else columns)) for store in part.stores]
-            stored += [(store.operand, rows) for store in part.row_stores]
+            stored += [(store.operand, rows) for store in part.stores_of_rows]
             stored += [(scatter.operand, columns) for scatter in part.scatters]
             panels = part.panel_folds
             stored += [(store.operand, rows - {panels.axis} | ranks) for store in panels.stores] if panels else []

@@ -220,8 +220,8 @@ def fallback_formulation(
 
 
 def _has_panel_schedules(bounds: Sequence[BoundKernel], hardware: Hardware | None) -> bool:
-    """Whether kernels of products that fold panels of their columns have schedules."""
-    folding = [b for b in bounds if any(phase.panel_folds for phase in b.kernel.phases)]
+    """Whether kernels of products that fold panels or groups of their columns have schedules."""
+    folding = [b for b in bounds if any(phase.panel_folds or phase.groups for phase in b.kernel.phases)]
     return not folding or (
         hardware is not None and all(schedule_matmul(b.kernel, b.extents, hardware) is not None for b in folding)
     )

@@ -16,7 +16,6 @@ from ..fusion.fusion_group import Decision, FusionGroup, Partition
 from ..fusion.horizontal_fusion import horizontal_candidates, pack_launches
 from ..fusion.merge_similar import NamedGroup, merge_similar
 from ..fusion.partition_graph import Fits, fits_in, partition_graph, priced_for
-from ..fusion.refusal_reasons import describe_fold
 from ..fusion.register_budget import FEWEST
 from ..fusion.renumber_temporaries import renumber_temporaries
 from ..fusion.shared_planning import planned_once, shared_planning
@@ -29,9 +28,9 @@ from ..ir.ops import OPS
 from ..ir.printer import show
 from ..ir.verify import verify
 from ..kernel_ir.build.build_plan import build_plan
+from ..kernel_ir.build.grouped_products import finish_groups
 from ..kernel_ir.build.panel_folds import fold_in_panels
 from ..kernel_ir.build.plan_temporaries import reading_results, temporary_types, used_temporaries
-from ..kernel_ir.folded_products import folded_products
 from ..kernel_ir.liveness import register_count
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..kernel_ir.register_pressure import body_registers_of
@@ -40,6 +39,7 @@ from ..rewrite import store_to_load_forwarding as _store_to_load_forwarding  # n
 from ..rewrite.engine import Rule, rewrite
 from ..rewrite.scalar_builder import free_axes
 from . import call_steps
+from .fold_decisions import with_fold_decisions
 
 if TYPE_CHECKING:
     from .plan_verifier import Verifier
@@ -85,7 +85,7 @@ def make_plan(
     check = _verifier(graph, extents, guards, options)
     cut = partition_graph(graph, extents, guards, way, check=check)
     kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
-    cut = _with_panel_decisions(cut, kernels, way)
+    cut = with_fold_decisions(cut, kernels, way, fits)
     usual = len(launches)
     if options.max_kernels is not None and usual > options.max_kernels:
         # kernels without a register budget are slower, and keep the promise of max_kernels
@@ -99,6 +99,7 @@ def make_plan(
     types = tuple(r.type for r in graph.results)
     temporaries = temporary_types(cut, kernels)
     if way.products is ProductMode.FOLDED:
+        kernels, launches = finish_groups(kernels, launches, fits)
         kernels, temporaries = fold_in_panels(kernels, temporaries, types)
     kernels, temporaries = used_temporaries(kernels, temporaries)
     if options.batch_invariant:
@@ -252,27 +253,11 @@ def fusion_decisions(
     unordered = any(kernel.adds_floats for kernel in plan.kernels)
     way = replace(plan.formulation, budget=plan.budget or None, steady=steady, unordered=unordered)
     cut = partition_graph(rewrite(graph), extents, {}, way, hardware)
-    kernels, _, cut = build_kernels(cut, (), plan.parameters, fits_in(extents, {}))
-    cut = _with_panel_decisions(cut, kernels, way)
+    fits = fits_in(extents, {})
+    kernels, _, cut = build_kernels(cut, (), plan.parameters, fits)
+    cut = with_fold_decisions(cut, kernels, way, fits)
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
     return tuple(replace(d, members=(), reason=_describe(d, plan.parameters)) for d in priced)
-
-
-def _with_panel_decisions(cut: Partition, kernels: tuple[KernelPlan, ...], way: Formulation) -> Partition:
-    """The partition with a decision for each fold that begins where its product is computed, instead of those that
-    keep it from the product's kernel."""
-    if way.products is not ProductMode.FOLDED:
-        return cut
-    found = folded_products(kernels)
-    names = [(kernels[one.reader].name, kernels[one.products].name) for one in found]
-    folded = [
-        Decision(True, pair, "the second folds panels of columns, the first merges their states") for pair in names
-    ]
-    stored = [{(u.kind, u.index) for u in kernels[one.reader].arrays[kernels[one.reader].inputs :]} for one in found]
-    readers = [g for g in cut.groups if {(s.kind, s.index) for s in g.all_stores} in stored]
-    merged = {(describe_fold(f),) for g in readers for f in g.folds}
-    others = [d for d in cut.decisions if d.joined or d.members not in merged]
-    return replace(cut, decisions=(*others, *folded))
 
 
 def _describe(d: Decision, parameters: tuple[Parameter, ...]) -> str:

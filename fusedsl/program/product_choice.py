@@ -10,10 +10,11 @@ from typing import TypeVar
 from ..errors import FusionError
 from ..fusion import graph_products
 from ..fusion.formulation import Formulation, ProductMode
+from ..fusion.partition_graph import fits_in
 from ..fusion.roofline import Work, seconds
 from ..hardware import Hardware
 from ..ir.dims import evaluate
-from ..kernel_ir.folded_products import folded_products
+from ..kernel_ir.folded_products import folded_products, grouped_products
 from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.matmul_axes import matmul_axes, worth_tiling
 from ..kernel_ir.matmul_operands import matmul_operands
@@ -83,7 +84,9 @@ def _promising_modes(call: PricedCall) -> set[ProductMode]:
     modes: set[ProductMode] = set()
     on_cpu, everywhere = call.target.hardware is None, call.plans.options.matmul == "library"
     library = call.product_library is not None
-    if not on_cpu and any(_is_large(call.kernels[one.products][1]) for one in folded_products(call.plan.kernels)):
+    fits = fits_in(call.extents, {})
+    folded = [*folded_products(call.plan.kernels), *grouped_products(call.plan.kernels, fits)]
+    if not on_cpu and any(_is_large(call.kernels[one.products][1]) for one in folded):
         modes.add(ProductMode.FOLDED)
     for plan, bound in call.kernels:
         if bound.empty or isinstance(call.library_product(plan, bound), LibraryProduct):

@@ -189,7 +189,7 @@ def _temporaries(call: ResolvedCall) -> tuple[Temporary, ...]:
 PRODUCT_MODES = {
     ProductMode.FUSED: "with prologues and epilogues fused",
     ProductMode.STORED_OPERANDS: "with operands stored first and epilogues fused",
-    ProductMode.FOLDED: "with operands stored first, epilogues fused and row reductions folded in panels",
+    ProductMode.FOLDED: "with operands stored first, epilogues fused and row reductions in tiles of the products",
     ProductMode.ALONE: "in kernels of their own, as a library computes them",
 }
 

@@ -146,6 +146,9 @@ def _phase(name: str, phase: Phase) -> list[str]:
         panels = enumerate(phase.panel_folds.phases)
         lines += [f"  {line}" for k, p in panels for line in _phase(f"panel phase {k}", p)]
         stores += phase.panel_folds.stores
+    if phase.groups is not None:
+        parts = enumerate(phase.groups.phases)
+        lines += [f"  {line}" for k, p in parts for line in _phase(f"group phase {k}", p)]
     return lines + [f"  store {s.value} to operand {s.operand}" for s in stores]
 
 

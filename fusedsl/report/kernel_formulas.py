@@ -67,6 +67,8 @@ def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]
         members.append(f"sort of {formulas.text(phase.sort.key.name)}")
     for store in (*phase.stores, *phase.row_stores):
         members.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
+    for part in phase.groups.phases if phase.groups else ():
+        members += _phase_members(part, names, formulas)
     panels = phase.panel_folds
     for fold in [f for part in panels.phases for f in part.folds] if panels else ():
         name = names.fold(fold.accumulators[0].name, fold.name)
@@ -117,6 +119,7 @@ def _bodies(plan: KernelPlan) -> Iterator[Body]:
         bodies += [phase.sort.ranks] if phase.sort else []
         bodies += [phase.element, *(step.element for step in phase.scans), phase.row]
         inner = phase.panel_folds.phases if phase.panel_folds else ()
+        inner += phase.groups.phases if phase.groups else ()
         bodies += [body for part in inner for body in (part.element, part.row)]
     bodies += [plan.column_epilogue.body] if plan.column_epilogue else []
     return (body for body in bodies if body is not None)
@@ -171,6 +174,7 @@ class _Names:
             if not phase.tile_phases:
                 self._name_states([phase])
             self._name_states(phase.panel_folds.phases if phase.panel_folds else ())
+            self._name_states(phase.groups.phases if phase.groups else ())
             for tile, state in zip(phase.folds[0].inputs, phase.folds[0].accumulators) if phase.tile_phases else ():
                 self._follow(tile, state)
             if phase.sort:

@@ -12,6 +12,7 @@ from ..backends.cuda.columns.pairs import pair_width
 from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
 from ..ir.superaccumulators import SUPERACCUMULATORS
+from ..kernel_ir.grouped_axes import over_merged_axes, with_periodic_strides
 from ..kernel_ir.kernel import KernelIR, MixedReductionKernel, Operand, Position
 from ..kernel_ir.map_access import elementwise_access, strided_axis_access
 from ..kernel_ir.memory_access import (
@@ -74,6 +75,7 @@ def bind_kernel(
     bound = _bind_arrays(plan, layouts, extents)
     if plan.attention is not None:
         return bind_attention(plan, plan.attention, rows + columns, bound, symbolic_units)
+    bound = replace(bound, strides=with_periodic_strides(plan, rows, bound.strides))
     merged, row_axes = _merged(plan, rows, columns, bound, symbolic_units)
     lines = tuple(line + rank for line, rank in zip(merged.strides, bound.ranks))
     ranks = tuple(evaluate(d, extents) for d in plan.ranks)
@@ -86,7 +88,8 @@ def bind_kernel(
     near, operands = neighbour_rows(plan, merged, bound), shifted_loads(plan, kernel.operands, merged, bound)
     operands = placed_alike(operands, merged, row_axes)
     kernel = replace(kernel, neighbour_rows=near, operands=operands, **scalar_facts(plan, extents, bound))
-    kernel = replace(kernel, columns_nearer=columns_are_nearer(merged, row_axes))
+    phases = tuple(over_merged_axes(phase, rows, merged.axes) for phase in kernel.phases)
+    kernel = replace(kernel, columns_nearer=columns_are_nearer(merged, row_axes), phases=phases)
     looped = None
     if plan.looped and not plan.is_elementwise and not plan.column_epilogue:
         looped = replace(kernel, phases=plan.looped, resident=False)
@@ -196,7 +199,7 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, bound: BoundArr
         plan.loads,
         tuple(Position(p.value, merged.axes.index((p.axis,))) for p in plan.positions),
         tuple(s.value for s in plan.scalars),
-        tuple(_over_merged_axes(phase, merged) for phase in plan.resident),
+        plan.resident,
         index64=wide,
         pointers=plan.pointers,
         constant_scalars=_literals(plan, bound),
@@ -204,14 +207,6 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, bound: BoundArr
         matmul=plan.matmul,
         batch_invariant_width=steady,
     )
-
-
-def _over_merged_axes(phase: Phase, merged: MergedAxes) -> Phase:
-    """A phase whose panels lie along a merged axis."""
-    if phase.panel_folds is None:
-        return phase
-    axis = merged.axes.index((phase.panel_folds.axis,))
-    return replace(phase, panel_folds=replace(phase.panel_folds, axis=axis))
 
 
 def _accesses(

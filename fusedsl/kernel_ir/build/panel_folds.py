@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ...ir.dims import Dim, expression
 from ...ir.graph import Type
-from ..folded_products import FoldedProduct, folded_product, names_read_of, panel_phases
-from ..kernel import Load, Position
-from ..phase import PANEL_COLUMNS, Body, PanelFolds, Phase, Reduction, Store, Value
+from ..folded_products import FoldedProduct, folded_product, panel_phases
+from ..kernel import Load
+from ..phase import PANEL_COLUMNS, Body, PanelFolds, Phase, Store, Value
 from ..plan import ArrayUse, IterationIndex, KernelPlan
 from .build_plan import digest_of
+from .moved_phases import MovedPhases, fresh_name, names_of
 
 
 def fold_in_panels(
@@ -67,11 +68,11 @@ def _merging(
     stored = [store.value for store in phase.row_stores]
     wanted = {v.name for v in phase.row.args} | set(stored) if phase.row else set(stored)
     needed = [load for load in reader.loads if load.value.name in wanted]
-    used = _names(reader)
+    used = names_of(reader)
     at = (*(IterationIndex(0, 1, a) for a in along), IterationIndex(0, 1, len(reader.rows)))
     arrays, loads = [reader.arrays[x.operand] for x in needed], [replace(x, operand=k) for k, x in enumerate(needed)]
     for number, value in parts:
-        name = _fresh("part", used)
+        name = fresh_name("part", used)
         loads.append(Load(Value(name, value.dtype), len(arrays)))
         arrays.append(ArrayUse(name, value.dtype, "temporary", number, (), at))
     states = iter([load.value for load in loads[len(needed) :]])
@@ -108,7 +109,8 @@ def _with_panels(
 ) -> KernelPlan:
     """The kernel of the products, which stores states of panels, and the elements only if they are `read_elsewhere`."""
     (phase,), (along, states, panels) = products.resident, parts
-    moved = _Moved(products, reader, one)
+    inner = panel_phases(reader)
+    moved = MovedPhases(products, reader, one, inner)
     outputs = [k for k in range(products.inputs, len(products.arrays)) if read_elsewhere or k != one.store.operand]
     arrays = [*products.arrays[: products.inputs], *moved.arrays]
     place = {k: len(arrays) + n for n, k in enumerate(outputs)}
@@ -118,8 +120,8 @@ def _with_panels(
     stores = []
     for number, value in states:
         stores.append(Store(moved.name(value.name), len(arrays)))
-        arrays.append(ArrayUse(_fresh("part", moved.used), value.dtype, "temporary", number, (), at))
-    inner = tuple(moved.phase(part) for part in panel_phases(reader))
+        arrays.append(ArrayUse(fresh_name("part", moved.used), value.dtype, "temporary", number, (), at))
+    inner = tuple(map(moved.phase, inner))
     before = phase.panel_folds
     if before is not None:
         inner = (*before.phases, *inner)
@@ -138,83 +140,3 @@ def _with_panels(
         ranks=(panels,),
     )
     return replace(changed, digest=digest_of(changed))
-
-
-class _Moved:
-    """What a reader's panels read and define, under names that the kernel of the products does not have."""
-
-    def __init__(self, products: KernelPlan, reader: KernelPlan, one: FoldedProduct):
-        self.products, self.reader, self.axes = products, reader, one.axes
-        self.used = _names(products)
-        self.names = {one.load.value.name: one.store.value}
-        self.arrays: list[ArrayUse] = []
-        self.loads: list[Load] = []
-        self.positions: list[Position] = []
-        wanted = names_read_of(panel_phases(reader))
-        for load in reader.loads:
-            if load.value.name in wanted and load is not one.load:
-                self._load(load)
-        for p in reader.positions:
-            if p.value.name in wanted:
-                self.positions.append(Position(self.value(p.value), one.axes[p.axis]))
-        scalars = [s for s in reader.scalars if s.value.name in wanted]
-        self.scalars = [replace(s, value=self.value(s.value)) for s in scalars]
-
-    def _load(self, load: Load) -> None:
-        """Load what the products' kernel does not load yet."""
-        use = self.reader.arrays[load.operand]
-        at = tuple(replace(c, axis=None if c.axis is None else self.axes[c.axis]) for c in use.at)
-        for known in self.products.loads:
-            own = self.products.arrays[known.operand]
-            if (own.kind, own.index, own.views, own.at) == (use.kind, use.index, use.views, at):
-                self.names[load.value.name] = known.value.name
-                return
-        value = self.value(load.value)
-        self.loads.append(Load(value, self.products.inputs + len(self.arrays)))
-        self.arrays.append(replace(use, name=value.name, at=at))
-
-    def name(self, name: str) -> str:
-        if name not in self.names:
-            self.names[name] = _fresh(name, self.used)
-        return self.names[name]
-
-    def value(self, v: Value) -> Value:
-        return replace(v, name=self.name(v.name))
-
-    def values(self, values: Iterable[Value]) -> tuple[Value, ...]:
-        return tuple(map(self.value, values))
-
-    def body(self, body: Body) -> Body:
-        for i in body.instructions:
-            self.name(i.target)
-        instructions = tuple(i.renamed(self.names) for i in body.instructions)
-        return Body(self.values(body.args), self.values(body.results), instructions)
-
-    def reduction(self, use: Reduction) -> Reduction:
-        return replace(use, inputs=self.values(use.inputs), accumulators=self.values(use.accumulators))
-
-    def phase(self, phase: Phase) -> Phase:
-        folds = tuple(map(self.reduction, phase.folds))
-        return Phase(self.body(phase.element), folds=folds, row=None if phase.row is None else self.body(phase.row))
-
-
-def _names(kernel: KernelPlan) -> set[str]:
-    """The names of a kernel: of what it reads and defines."""
-    names = {use.name for use in kernel.arrays}
-    names |= {x.value.name for part in (kernel.loads, kernel.positions, kernel.scalars) for x in part}
-    for phase in (*kernel.resident, *kernel.looped):
-        inner = phase.panel_folds.phases if phase.panel_folds else ()
-        for part in (phase, *phase.tile_phases, *inner):
-            names |= {v.name for use in part.folds for v in (*use.inputs, *use.accumulators)}
-            for body in (*part.bodies, *([part.row] if part.row else [])):
-                names |= body.targets | {v.name for v in (*body.args, *body.results)}
-    return names
-
-
-def _fresh(name: str, used: set[str]) -> str:
-    """A stem and a number, like all names of values, that are not taken; they are afterwards."""
-    head, _, number = name.rpartition("_")
-    stem = head if number.isdigit() else name
-    fresh = next(f for f in (name, *(f"{stem}_{k}" for k in range(len(used) + 1))) if f not in used and f != stem)
-    used.add(fresh)
-    return fresh

@@ -91,6 +91,10 @@ FORMS = {
         "Sm90Matmul", "p = gelu(x @ y + b); argmax(p, -1), logsumexp(p, axis=-1)",
         {"x": (72, 520), "y": (520, 200), "b": (200,)}, BRAIN, settings=FOLDED,
     ),
+    "groups of products": Form(
+        "Sm90Matmul", "rms_norm(reshape(x @ y, (72, 3, 64)), b)",
+        {"x": (72, 520), "y": (520, 192), "b": (64,)}, BRAIN, settings=FOLDED,
+    ),
     "few rows": Form("Skinny", "gelu(x @ y + b)", {"x": (9, 799), "y": (799, 136), "b": (136,)}, BRAIN),
     "small matrices": Form("SmallMatmul", "x @ y", {"x": (40, 12, 16), "y": (40, 16, 10)}),
     "attention": Form("Sm90Attention", "attention(q, k, v, mask='j <= i')", HEADS, BRAIN),

@@ -51,7 +51,7 @@ def unique_factors(matmul: MatmulAxes) -> list[tuple[str, Body]]:
 
 def schedule_matmul(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Schedule | None:
     """How a kernel that sums products runs, the first way that fits; None where it is better run row by row."""
-    if any(phase.panel_folds for phase in kernel.phases) or kernel.image_axes:
+    if any(phase.panel_folds or phase.groups for phase in kernel.phases) or kernel.image_axes:
         return schedule_sm90(kernel, extents, hardware)
     schedules = (scheduler(kernel, extents, hardware) for scheduler in SCHEDULERS)
     return next((schedule for schedule in schedules if schedule is not None), None)

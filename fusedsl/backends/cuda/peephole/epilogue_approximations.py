@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ....kernel_ir.instruction import Constant, Instruction
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.phase import Body
+from ....kernel_ir.phase import Body, Store
 from .low_precision_stores import ADDED, SCALED
 
 SQRT_HALF = 0.5**0.5
@@ -22,9 +23,14 @@ def epilogue_functions(kernel: KernelIR, body: Body) -> Body:
     a sum cancels, or is 1 in a logarithm, the rest may be less than that error.
     """
     stores = [store for phase in kernel.phases for store in phase.row_stores]
+    folded = any(phase.panel_folds or phase.groups for phase in kernel.phases)
+    return body if folded else functions_of_stores(kernel, body, stores)
+
+
+def functions_of_stores(kernel: KernelIR, body: Body, stores: Sequence[Store]) -> Body:
+    """The body with such approximations, if its results are nothing but stored, all of them as 16-bit floats."""
     dtypes = {kernel.operands[store.operand].dtype for store in stores}
-    folded = any(phase.panel_folds for phase in kernel.phases)
-    if folded or not dtypes or not all(dtype.kind == "f" and dtype.bits == 16 for dtype in dtypes):
+    if not dtypes or not all(dtype.kind == "f" and dtype.bits == 16 for dtype in dtypes):
         return body
     body, approximations = _with_gelu(body), {}
     for i in body.instructions:

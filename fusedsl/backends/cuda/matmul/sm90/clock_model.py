@@ -68,7 +68,7 @@ def _epilogue_clocks(s: Sm90MatmulSchedule, kernel: KernelIR) -> float:
     phase = kernel.phases[0]
     sums, columns = s.columns * len(s.pairs) / 2, s.columns / 2
     clocks = sums * (SUM_CLOCKS + INSTRUCTION_CLOCKS * _epilogue_instructions(phase))
-    clocks += columns * STORE_CLOCKS * (len(phase.row_stores) - len(s.tma_stores))
+    clocks += columns * STORE_CLOCKS * (len(phase.stores_of_rows) - len(s.tma_stores))
     return clocks + columns * WIDE_STORE_CLOCKS * sum(kernel.operands[k].dtype.itemsize > 2 for k in s.tma_stores)
 
 
@@ -76,6 +76,8 @@ def _epilogue_instructions(phase: Phase) -> float:
     """Instructions for each sum that follow it."""
     bodies = [phase.row] if phase.row else []
     for part in phase.panel_folds.phases if phase.panel_folds else ():
+        bodies += [part.element, *(use.combine for use in part.folds)]
+    for part in phase.groups.phases if phase.groups else ():
         bodies += [part.element, *(use.combine for use in part.folds)]
     return sum(total_cost(body.instructions) for body in bodies)
 

@@ -35,15 +35,17 @@ from .. import (
     take_panel,
 )
 from .emit_epilogue import PanelEpilogue
+from .emit_groups import GroupEpilogue
 from .emit_mainloop import Sm90MatmulMainloop
 from .emit_producer import Sm90MatmulProducer
 from .emit_tf32_parts import Tf32PartsMainloop
-from .layout import Sm90MatmulSchedule
+from .layout import CONSUMER_REGISTERS, Sm90MatmulSchedule
 from .work_tiles import Sm90WorkTiles
 
-PRODUCER_REGISTERS, CONSUMER_REGISTERS = 40, 232
+PRODUCER_REGISTERS = 40
 # of a consumer, beside accumulators and what its epilogue loads; and for stores that threads issue, or folds
 OTHER_REGISTERS, ADDRESS_REGISTERS = 40, 16
+GROUP_REGISTERS = 40  # of what a panel's values are computed from, while those of other panels are held
 
 
 def emit_sm90(kernel: MatmulKernel, schedule: Sm90MatmulSchedule) -> str:
@@ -183,8 +185,9 @@ class Sm90MatmulEmitter:
     def _room(self, accumulators: int) -> int:
         """The registers of a consumer for what its epilogue loads."""
         phase = self.kernel.phases[0]
-        by_threads = len(phase.row_stores) > len(self.schedule.tma_stores) or phase.panel_folds is not None
-        return CONSUMER_REGISTERS - accumulators - OTHER_REGISTERS - (ADDRESS_REGISTERS if by_threads else 0)
+        by_threads = len(phase.stores_of_rows) > len(self.schedule.tma_stores) or phase.panel_folds is not None
+        others = OTHER_REGISTERS + (ADDRESS_REGISTERS if by_threads else 0) + (GROUP_REGISTERS if phase.groups else 0)
+        return CONSUMER_REGISTERS - accumulators - others
 
     def _begin(self, epilogue: PanelEpilogue) -> None:
         epilogue.begin()
@@ -193,6 +196,8 @@ class Sm90MatmulEmitter:
     def _finish(self, epilogue: PanelEpilogue, mainloop: Sm90MatmulMainloop) -> None:
         """Emit the epilogue of a tile, panel by panel."""
         src, s, form = self.src, mainloop.schedule, mainloop.form
+        count = self.schedule.columns * len(s.pairs) // 2
+        groups = GroupEpilogue(epilogue, self._room(count)) if s.group else None
         for first in range(0, s.columns, s.panel):
             accumulators = {}
             for product, use in enumerate(self.kernel.phases[0].folds):
@@ -201,6 +206,10 @@ class Sm90MatmulEmitter:
                 accumulators[use.accumulators[0].name] = panel(mainloop.accumulators)
             following = first + s.panel
             epilogue.finish(first, accumulators, following if following < s.columns else None)
+            if groups is not None:
+                groups.hold(first)
+        if groups is not None:
+            groups.finish(s.columns)
 
     def _add_parts(self, count: int, zeros: Function) -> str:
         """Emit the sum of a tile's parts by the warpgroup that is the last to have one; the condition that it is."""

@@ -6,7 +6,7 @@ results are fragments; values of a row or a column alone are loaded once for eac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from .....kernel_ir.kernel import TmaBox
@@ -59,23 +59,21 @@ class PanelEpilogue(PanelLoads):
             src.assign(load.value.name, f"{load.value.name}_ahead")
         if following is not None:
             self.load_ahead(following)
-        self._set_panel(first)
-        for load in self._loads():
-            if self._varies(load.operand, self.column_axis) and load not in self.ahead:
-                self._load_columns(load, load.value.name)
-        if self._positions(self.column_axis):
+        self.set_panel(first)
+        for load in self.column_loads(self.names):
+            if load not in self.ahead:
+                self.load_columns(load, load.value.name)
+        positions = self._positions(self.column_axis, self.names)
+        if positions:
             indices = src.bind("column_indices", self.fragment.column_index("int32"))
             src.assign("columns", indices("panel_from"))
-            for p in self._positions(self.column_axis):
+            for p in positions:
                 self._convert(p.value.name, self.fragment.columnwise, p.value.dtype.name, "columns")
         for name, value in accumulators.items():
             src.assign(name, value)
         src.apply(self.fragment.elementwise, "epilogue", self.body)
         for store in self.stores:
-            if store.operand in self.maps:
-                self._store_tma(store)
-            else:
-                self._store(store)
+            self.store(store, self._elements())
         if self.kernel.phases[0].panel_folds is not None:  # beside the stores by TMA
             self._fold_panel(self.kernel.phases[0].panel_folds)
 
@@ -105,6 +103,11 @@ class PanelEpilogue(PanelLoads):
 
     def _fold(self, use: Reduction, label: str) -> None:
         """Emit a fold over the columns of the panel that exist."""
+        self.fold_own(use, label)
+        self.fold_quad(use, label)
+
+    def fold_own(self, use: Reduction, label: str) -> None:
+        """Emit a fold over the columns of the panel that a thread has."""
         src, op = self.src, self.src.reduce_op(use, label)
         lifted = [f"{value.name}_lifted" for value in use.inputs]
         for name, value in zip(lifted, use.inputs):
@@ -112,8 +115,12 @@ class PanelEpilogue(PanelLoads):
         if self.multiple % self.panel:
             self._mask(use, lifted)
         fold = src.bind(f"fold_{label}", self.fragment.fold(op, ordered=True), src.functions)
-        over_quad = src.bind(f"quad_{label}", quad_all_reduce(op), src.functions)
         src.unpack(use, fold(*lifted))
+
+    def fold_quad(self, use: Reduction, label: str) -> None:
+        """Emit a fold over the states of the threads that share a row."""
+        src = self.src
+        over_quad = src.bind(f"quad_{label}", quad_all_reduce(src.reduce_op(use, label)), src.functions)
         src.unpack(use, over_quad(*(value.name for value in use.accumulators)))
 
     def _mask(self, use: Reduction, lifted: Sequence[str]) -> None:
@@ -136,7 +143,15 @@ class PanelEpilogue(PanelLoads):
 
     # -- stores
 
-    def _store(self, store: Store) -> None:
+    def store(self, store: Store, elements: Collection[str]) -> None:
+        """Emit the store of a panel; values that are not among its `elements` are those of rows, or of columns."""
+        value = store.value if store.value in elements else self._spread_store(store)
+        if store.operand in self.maps:
+            self._store_tma(store, value)
+        else:
+            self._store(store, value)
+
+    def _store(self, store: Store, value: str) -> None:
         """Emit the store of a panel from registers."""
         src, k = self.src, store.operand
         dtype, name = self.kernel.operands[k].dtype.name, src.names.operand(k)
@@ -144,14 +159,16 @@ class PanelEpilogue(PanelLoads):
         form = store_row_pairs(self.panel, dtype) if pairs else store_panel(self.panel, dtype, self._width(k))
         write = src.bind(f"store_{name}", form)
         step = self._step(k, self.column_axis)
-        src.emit(write(self._row_addresses(k), self._value(store), "valid_rows", "valid_columns", step))
+        src.emit(write(self._row_addresses(k), value, "valid_rows", "valid_columns", step))
 
-    def _value(self, store: Store) -> str:
-        """The elements that are stored, one for each column and row, also where the value varies along fewer axes."""
+    def _elements(self) -> set[str]:
+        """Values of the panel that its epilogue computes, one for each column and row."""
         elements = {v.name for v in self.body.results} - {v.name for v in self.body.args}
         elements |= {use.accumulators[0].name for use in self.kernel.phases[0].folds}
-        if store.value in elements:
-            return store.value
+        return elements
+
+    def _spread_store(self, store: Store) -> str:
+        """The elements that are stored of a value that varies along fewer axes."""
         dtype = self.kernel.operands[store.operand].dtype.compute.name
         spread = self._define(
             f"spread_{store.value}", self.fragment.elementwise, f"{dtype} -> {dtype}", "value", "value"
@@ -162,12 +179,12 @@ class PanelEpilogue(PanelLoads):
         """The first columns of the parts of a panel that fit a buffer: rows of 128 bytes."""
         return range(0, self.panel, SWIZZLE_BYTES // self.kernel.operands[k].dtype.itemsize)
 
-    def _store_tma(self, store: Store) -> None:
+    def _store_tma(self, store: Store, value: str) -> None:
         """Emit the store of a panel by TMA: a warp writes its 16 rows to swizzled shared memory, and one of its threads
         stores them, while the warp goes on to the next panel."""
         src, k = self.src, store.operand
         box, name = self.boxes[k], src.names.operand(k)
-        write, value = src.bind(f"tma_store_{name}", tma_store(len(box.axes))), self._value(store)
+        write = src.bind(f"tma_store_{name}", tma_store(len(box.axes)))
         for first in self._parts(k):
             left = STAGING - 1 if self.staged or self.begins_alike else 0
             wait = src.bind(f"wait_staged_{left}", tma_store_wait_read(left))

@@ -6,6 +6,8 @@ alone are loaded once for each row or column of a thread.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from .....kernel_ir.kernel import Load
 from .....kernel_ir.matmul_axes import MatmulAxes
 from .....kernel_ir.phase import Body
@@ -30,8 +32,11 @@ class PanelLoads:
         self.stores = phase.row_stores
         self.names = {v.name for v in self.body.args} | {s.value for s in self.stores}
         self.names |= phase.panel_folds.names_read if phase.panel_folds else set()
+        self.groups = phase.groups
         self.fragment: FragmentIntrinsics = src.bind("panel", Fragment(panel))
         self.rows_from = src.bind("rows_from", row_positions("int32"))
+        self.is_whole = multiple % panel == 0  # panels end where the columns do
+        self.first = 0  # column of the panel in its tile
         self.ahead, self.even_rows = self._loaded_ahead(registers), False
 
     def pair_rows(self, itemsize: int, even: bool) -> None:
@@ -51,19 +56,24 @@ class PanelLoads:
         src.assign("rows", self.rows_from("row_from"))
         self._define("rows_in_bounds", self.fragment.rowwise, "int32, int32 -> bool", "row, n", "row < n")
         src.assign("valid_rows", f"rows_in_bounds(rows, int32({src.names.extent(self.row_axis)}))")
-        for load in self._loads():
-            if not self._varies(load.operand, self.column_axis):
+        names = self.names | (self.groups.names_read if self.groups else set())
+        for load in self.loads_of(names):
+            if not self.varies(load.operand, self.column_axis):
                 self._load_row_value(load)
-        for p in self._positions(self.row_axis):
+        for p in self._positions(self.row_axis, names):
             self._convert(p.value.name, self.fragment.rowwise, p.value.dtype.name, "rows")
 
-    def _loads(self) -> list[Load]:
-        return [load for load in self.kernel.loads if load.value.name in self.names]
+    def loads_of(self, names: Collection[str]) -> list[Load]:
+        return [load for load in self.kernel.loads if load.value.name in names]
 
-    def _positions(self, axis: int) -> list:
-        return [p for p in self.kernel.positions if p.axis == axis and p.value.name in self.names]
+    def column_loads(self, names: Collection[str]) -> list[Load]:
+        """The loads of these values, a value for each column or each element."""
+        return [load for load in self.loads_of(names) if self.varies(load.operand, self.column_axis)]
 
-    def _varies(self, k: int, axis: int) -> bool:
+    def _positions(self, axis: int, names: Collection[str]) -> list:
+        return [p for p in self.kernel.positions if p.axis == axis and p.value.name in names]
+
+    def varies(self, k: int, axis: int) -> bool:
         return self.kernel.operands[k].strides[axis] != "0"
 
     def _convert(self, name: str, domain: object, dtype: str, value: str) -> None:
@@ -78,7 +88,7 @@ class PanelLoads:
         """Emit a value of each row, or of the whole batch element."""
         src, k, dtype = self.src, load.operand, self.kernel.operands[load.operand].dtype
         name = load.value.name
-        if self._varies(k, self.row_axis):
+        if self.varies(k, self.row_axis):
             read = self._define(
                 *(f"read_{name}", self.fragment.rowwise, f"int64, int32, int64, bool -> {load.value.dtype.name}"),
                 *("base, row, step, in_bounds", f"fetch_{dtype.name}(base + row * step, in_bounds)"),
@@ -108,18 +118,25 @@ class PanelLoads:
             return f"int64({size})"
         return f"{self.src.names.stride(k, axis)} * {size}"
 
-    def _row_addresses(self, k: int) -> str:
+    def _row_addresses(self, k: int, first: str = "panel_from") -> str:
         """The addresses of the panel's first column in both rows of a thread."""
-        return self._addresses_from(f"{self._base(k)} + panel_from * {self._step(k, self.column_axis)}", k)
+        return self._addresses_from(f"{self._base(k)} + {first} * {self._step(k, self.column_axis)}", k)
 
     def _addresses_from(self, first: str, k: int) -> str:
         """The addresses in both rows of a thread, of which row 0 is at `first`."""
-        step = self._step(k, self.row_axis) if self._varies(k, self.row_axis) else "int64(0)"
+        step = self._step(k, self.row_axis) if self.varies(k, self.row_axis) else "int64(0)"
         self._define(
             *("row_addresses", self.fragment.rowwise, "int64, int32, int64 -> int64"),
             *("base, row, step", "base + row * step"),
         )
         return f"row_addresses({first}, rows, {step})"
+
+    def _first_column(self, k: int) -> str:
+        """The first column that is loaded for a panel: of a group, if an operand is the same for each group; and the
+        last whole panel's, if panels are whole and this one is beyond them."""
+        if self.groups is not None and k in self.groups.periodic:
+            return f"int64({self.first % self.groups.size})"
+        return "loaded_from" if self.is_whole else "panel_from"
 
     def _width(self, k: int) -> int:
         """Neighbours that are accessed together: pairs where columns are contiguous, all lines aligned, and no column
@@ -137,41 +154,46 @@ class PanelLoads:
     def _loaded_ahead(self, registers: int) -> list[Load]:
         """The loads of a panel that are issued before the panel before it is finished: as registers allow, beside those
         of all loads of one panel."""
-        loads = [load for load in self._loads() if self._varies(load.operand, self.column_axis)]
-        registers -= sum(map(self._loaded_registers, loads))
+        loads = self.column_loads(self.names)
+        registers -= sum(map(self.loaded_registers, loads))
         ahead = []
         for load in loads:
-            if registers >= self._loaded_registers(load):
-                registers -= self._loaded_registers(load)
+            if registers >= self.loaded_registers(load):
+                registers -= self.loaded_registers(load)
                 ahead.append(load)
         return ahead
 
-    def _loaded_registers(self, load: Load) -> int:
+    def loaded_registers(self, load: Load) -> int:
         """Registers of a thread for what it loads of a panel, packed where neighbours are loaded together."""
-        elements = self.panel // (2 if self._varies(load.operand, self.row_axis) else 4)
+        elements = self.panel // (2 if self.varies(load.operand, self.row_axis) else 4)
         size = self.kernel.operands[load.operand].dtype.itemsize if self._width(load.operand) == 2 else 4
         return elements * size // 4
 
     def load_ahead(self, first: int) -> None:
         """Emit loads of the panel from column `first` of the tile on, which `finish` awaits."""
         if self.ahead:
-            self._set_panel(first)
+            self.set_panel(first)
         for load in self.ahead:
-            self._load_columns(load, f"{load.value.name}_ahead")
+            self.load_columns(load, f"{load.value.name}_ahead")
 
-    def _set_panel(self, first: int) -> None:
+    def set_panel(self, first: int) -> None:
+        self.first = first
         self.src.assign("panel_from", f"int32(column_from + {first})")
-        self.src.assign("valid_columns", f"int32({self.src.names.extent(self.column_axis)} - panel_from)")
+        columns = self.src.names.extent(self.column_axis)
+        self.src.assign("valid_columns", f"int32({columns} - panel_from)")
+        if self.is_whole:
+            self.src.assign("loaded_from", f"int32(minimum(panel_from, {columns} - {self.panel}))")
 
-    def _load_columns(self, load: Load, to: str) -> None:
+    def load_columns(self, load: Load, to: str) -> None:
         """Emit the loads of an operand with a value for each column, or for each element."""
         src, k = self.src, load.operand
         dtype, width, step = self.kernel.operands[k].dtype.name, self._width(k), self._step(k, self.column_axis)
-        if self._varies(k, self.row_axis):
+        first, valid = self._first_column(k), f"int32({self.panel})" if self.is_whole else "valid_columns"
+        if self.varies(k, self.row_axis):
             pairs = self._has_row_pairs(k)
             form = load_row_pairs(self.panel, dtype) if pairs else load_panel(self.panel, dtype, width)
             read = src.bind(f"load_{load.value.name}", form)
-            src.assign(to, read(self._row_addresses(k), "valid_rows", "valid_columns", step))
+            src.assign(to, read(self._row_addresses(k, first), "valid_rows", valid, step))
         else:
             read = src.bind(f"load_{load.value.name}", load_column_values(self.panel, dtype, width))
-            src.assign(to, read(f"{self._base(k)} + panel_from * {step}", "valid_columns", step))
+            src.assign(to, read(f"{self._base(k)} + {first} * {step}", valid, step))

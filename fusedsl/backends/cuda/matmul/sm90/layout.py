@@ -12,14 +12,15 @@ from .....kernel_ir.matmul_axes import extent
 from .....kernel_ir.matmul_k_axes import KAxes
 from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands, transposed
 from .....kernel_ir.phase import PANEL_COLUMNS
-from ...mma.tile_sizes import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_BYTES, WARP_ROWS, WARPGROUP
+from ...mma.tile_sizes import ALIGNMENT, MBARRIER_BYTES, ROWS, SWIZZLE_BYTES, TMA_RANK, WARP_ROWS, WARPGROUP
 from ...schedule_base import Extents, Schedule
-from .tma_boxes import tma_box
 from .wgmma_kinds import KINDS, WgmmaKind
 
 PANEL = PANEL_COLUMNS  # columns that the epilogue finishes, folds and stores at a time
+CONSUMER_REGISTERS = 232  # of a thread
 STAGING = 2  # panels of outputs that a warpgroup holds in shared memory
 GROUP_ROWS = 2048  # rows of tiles that are worked on together, so that the L2 holds their operands
+STAGED = ("float16", "bfloat16", "float32")  # dtypes of outputs that are stored by TMA
 WORD_BYTES = 4  # of a warpgroup in shared memory, to share a flag
 
 
@@ -50,6 +51,7 @@ class Sm90MatmulSchedule(Schedule):
     even_rows: bool = False  # where a thread's rows are neighbours: it stores pairs of them
     splits: int = 1  # warpgroups that sum parts of one tile, each over some of its K-slices
     tail_columns: int = 0  # of the tiles of the last wave, if these are narrower; else 0
+    group: int = 0  # neighbouring columns that are folded and finished together, if there are such; a tile has all
     group_rows: int = GROUP_ROWS  # rows of tiles that are worked on together
     widest: int = 0  # of such a narrower tile: the columns of the others, for which the ring has room
     blocks = 1
@@ -57,7 +59,7 @@ class Sm90MatmulSchedule(Schedule):
     multiprocessors: int = field(default=0, compare=False)  # blocks that loop over tiles
     width = 1
     multiplies = True
-    prefetches = False  # off: a benchmark of three products that start early did not end on an H200, cause unknown
+    prefetches = False  # off: not yet measured
     length_specialized = False
 
     @property
@@ -216,3 +218,24 @@ def tma_boxes(schedule: Sm90MatmulSchedule, kernel: KernelIR) -> tuple[TmaBox | 
     for k in s.tma_stores:
         boxes.append(tma_box(kernel, k, operands.axes.columns[0], operands.axes.rows[0], WARP_ROWS))
     return tuple(boxes)
+
+
+def tma_axes(kernel: KernelIR, k: int) -> tuple[int, ...]:
+    """The axes of an operand's tensor map, from the contiguous one outwards: first those of a tile."""
+    operand = kernel.operands[k]
+    varying = [a for a, stride in enumerate(operand.strides) if stride != "0" and a != operand.near]
+    return (operand.near, *reversed(varying))
+
+
+def is_stored_by_tma(kernel: KernelIR, operands: MatmulOperands, k: int) -> bool:
+    """Whether TMA stores panels of an output: floats of at most 32 bits, contiguous columns, every row aligned."""
+    operand = kernel.operands[k]
+    near = operand.near == operands.axes.columns[0] and operand.near_access == "vector"
+    varies = operand.strides[operands.axes.rows[0]] != "0"
+    return operand.dtype.name in STAGED and near and varies and len(tma_axes(kernel, k)) <= TMA_RANK
+
+
+def tma_box(kernel: KernelIR, k: int, inner: int, across: int, lines: int) -> TmaBox:
+    """A box of so many lines, each a swizzled row."""
+    axes, width = tma_axes(kernel, k), SWIZZLE_BYTES // kernel.operands[k].dtype.itemsize
+    return TmaBox(k, axes, tuple({inner: width, across: lines}.get(a, 1) for a in axes))

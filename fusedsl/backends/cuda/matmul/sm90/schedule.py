@@ -7,19 +7,29 @@ from dataclasses import replace
 from math import prod
 
 from .....hardware import Hardware
+from .....kernel_ir.held_values import most_held_values
 from .....kernel_ir.kernel import KernelIR
 from .....kernel_ir.matmul_k_axes import k_axes
 from .....kernel_ir.matmul_operands import MatmulOperands, matmul_operands, transposed
-from ...mma.tile_sizes import MBARRIER_BYTES, TMA_RANK
+from .....kernel_ir.phase import Phase
+from ...mma.tile_sizes import MBARRIER_BYTES, ROWS, TMA_RANK, WARPGROUP
 from ...schedule_base import Extents
 from .clock_model import predicted_clocks
-from .layout import PANEL, Sm90MatmulSchedule, clusters_of_tiles, k_slices
-from .tma_boxes import is_stored_by_tma, tma_axes
+from .layout import (
+    CONSUMER_REGISTERS,
+    PANEL,
+    Sm90MatmulSchedule,
+    clusters_of_tiles,
+    is_stored_by_tma,
+    k_slices,
+    tma_axes,
+)
 from .wgmma_kinds import wgmma_kind
 
 MOST_SUMS = 256  # columns of accumulators of a warpgroup, over all products
 MOST_STAGES = 8
 SPLITS = (2, 3, 4, 6, 8)
+HELD_BESIDE = 56  # registers beside accumulators and what groups hold: addresses, values of rows, a panel's loads
 LEAST_SLICES = 8  # of a part of a tile
 LONGEST = 1 << 31  # rows, columns and steps are int32
 COLUMNS = (256, 192, 128, 64)  # of a tile, that are tried
@@ -33,7 +43,8 @@ def schedule_sm90(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Sm9
     if hardware.cc[0] != 9 or operands is None or not _fits(kernel, operands, extents):
         return None
     possible = list(candidates(kernel, operands, extents, hardware))
-    if not possible and not kernel.phases[0].panel_folds and not kernel.image_axes:
+    placed = kernel.phases[0].panel_folds or kernel.phases[0].groups or kernel.image_axes  # where columns are
+    if not possible and not placed:
         operands = transposed(operands)
         possible = [replace(s, turned=True) for s in candidates(kernel, operands, extents, hardware)]
     if not possible:
@@ -74,6 +85,7 @@ def _fits(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> bool:
         and all(len(tma_axes(kernel, o)) <= TMA_RANK for o in everyone if not kernel.operands[o].image)
         and all({k.inner, own} <= set(tma_axes(kernel, o)) for o, (own,) in sides)  # a box fills its slice
         and (phase.panel_folds is None or (phase.panel_folds.axis,) == axes.columns)
+        and (phase.groups is None or ((phase.groups.axis,) == axes.columns and phase.groups.size > 0))
     )
 
 
@@ -88,17 +100,19 @@ def candidates(
     k = k_axes(kernel, operands, extents)
     majors = tuple("k" if kernel.operands[o].near == k.inner else "mn" for o in (*lefts, *rights))
     stores = tuple(
-        store.operand for store in kernel.phases[0].row_stores if is_stored_by_tma(kernel, operands, store.operand)
+        store.operand for store in kernel.phases[0].stores_of_rows if is_stored_by_tma(kernel, operands, store.operand)
     )
-    divisors = (PANEL, 2, 1) if kernel.phases[0].panel_folds else (2, 1)
+    groups = kernel.phases[0].groups
+    divisors = (PANEL, 2, 1) if kernel.phases[0].panel_folds or groups else (2, 1)
     multiple = next(n for n in divisors if extents[operands.axes.columns[0]] % n == 0)
     for columns in COLUMNS:
-        if columns * len(pairs) > MOST_SUMS:
+        if columns * len(pairs) > MOST_SUMS or (groups and not _holds_groups(columns, kernel.phases[0])):
             continue
         for warpgroups, pingpong, cluster in SHAPES:
             one = Sm90MatmulSchedule(
                 *(warpgroups, pingpong, columns, MOST_STAGES, cluster, pairs, majors, stores, multiple, k, kind.dtype),
                 parts=2 if kind.dtype == "float32" and kernel.matmul == "3xtf32" else 1,
+                group=groups.size if groups else 0,
                 multiprocessors=hardware.multiprocessors,
             )
             if one.by_registers:
@@ -110,6 +124,16 @@ def candidates(
             stages = min(MOST_STAGES, room // (one.stage_bytes + 2 * MBARRIER_BYTES))
             if stages >= 2:
                 yield replace(one, stages=stages)
+
+
+def _holds_groups(columns: int, phase: Phase) -> bool:
+    """Whether a tile of so many columns has whole groups, and a thread the registers for what their phases hold."""
+    groups = phase.groups
+    assert groups is not None
+    if not groups.size or groups.size % PANEL or columns % groups.size:
+        return False
+    held = (columns - groups.size) * len(phase.folds) + groups.size * max(most_held_values(phase), len(phase.folds))
+    return held * ROWS // WARPGROUP + HELD_BESIDE <= CONSUMER_REGISTERS
 
 
 def _is_loaded_in_boxes(s: Sm90MatmulSchedule) -> bool:
@@ -131,6 +155,8 @@ def narrow_tails(s: Sm90MatmulSchedule, operands: MatmulOperands, extents: Exten
     if s.cluster > 1 or s.pingpong > 1 or s.parts > 1 or not whole or not left:
         return
     for columns in COLUMNS:
+        if s.group and columns % s.group:
+            continue
         if s.columns % columns == 0 and columns < s.columns and left * (s.columns // columns) <= s.multiprocessors:
             yield replace(s, tail_columns=columns)
 
