@@ -28,6 +28,9 @@ def order_scatters(graph: Graph, extents: Mapping[Symbol, int], fits: Fits, unor
         return graph
     b = GraphBuilder(graph.parameters, extents)
 
+    def has_near_places(base: Node) -> bool:
+        return fits(product(base.type.shape), MOST_INT32)
+
     def change(n: Node, args: tuple[Node, ...]) -> Node:
         new = node(n.op, args, n.attr, n.type) if args else n
         if n.op != "scatter":
@@ -37,6 +40,8 @@ def order_scatters(graph: Graph, extents: Mapping[Symbol, int], fits: Fits, unor
         match fold:
             case "last":
                 return _last(b, base, places, values, mode, fits)
+            case "sum" if mode == scatters.ORDERED and places.type.rank == 1 and has_near_places(base):
+                return new  # runs are folded in order
             case "sum" if n.type.dtype.kind == "f" and not unordered:
                 exact = sum_fold(b, base, places, mode, fits)
                 if exact is None:

@@ -46,8 +46,8 @@ from .rows.smem import SmemRowSchedule
 from .rows_and_columns.emit import emit_rows_and_columns
 from .rows_and_columns.schedule import MixedReductionSchedule
 from .scan.schedule import LookbackSchedule, TwoPassScanSchedule
-from .scatter.emit import emit_private_scatter, emit_private_sums, emit_scatter
-from .scatter.schedule import PrivateScatterSchedule, PrivateSumSchedule, ScatterSchedule
+from .scatter.emit import emit_ordered_scatter, emit_private_scatter, emit_private_sums, emit_scatter
+from .scatter.schedule import OrderedScatterSchedule, PrivateScatterSchedule, PrivateSumSchedule, ScatterSchedule
 from .schedule_base import Schedule
 from .skinny.emit import emit_skinny
 from .skinny.schedule import SkinnySchedule
@@ -70,6 +70,7 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     RadixSortSchedule: emit_radix_sort,
     SelectSchedule: emit_selection,
     ScatterSchedule: emit_scatter,
+    OrderedScatterSchedule: emit_ordered_scatter,
     PrivateScatterSchedule: emit_private_scatter,
     PrivateSumSchedule: emit_private_sums,
     SplitTopKSchedule: emit_split_topk,

@@ -112,7 +112,7 @@ def test_few_values_for_many_places_are_summed_in_integers_of_their_largest():
 
 def test_sums_that_more_rows_read_are_computed_once():
     k = fd.kernel("segment_softmax(x, offsets=o)")
-    explained = str(k.explain(fd.spec((1 << 20,), "float32"), fd.spec((1001,), "int64"), device="cuda"))
+    explained = str(k.explain(fd.spec((1 << 20, 4), "float32"), fd.spec((1001,), "int64"), device="cuda"))
     assert "a gather reads twice the elements that it has" in explained
     assert "int32[1048576]" in explained and "int64[1048576]" not in explained  # the segment of each row
 

@@ -73,6 +73,7 @@ FORMS = {
     "blocks that share a top k": Form("SplitTopK", "topk(x, 5)", {"x": (1, 32771)}),
     "scatter": Form("Scatter", "scatter_max(400, int64(abs(x) * 20), x)", {"x": (700,)}),
     "scatter of sums": Form("Scatter", "scatter_add(400, int64(abs(x) * 20), x)", {"x": (700,)}),
+    "scatter of ordered places": Form("OrderedScatter", "segment_sum(x, offsets=90 * arange(8))", {"x": (700,)}),
     "shifted loads": Form("Elementwise", "sum(sliding_window(x, 5), -1)", {"x": (700,)}),
     "scatter of rows": Form("Scatter", "scatter_max(400, int64(abs(x[:, 0]) * 20), x)", {"x": (70, 5)}),
     "scatter of sums of runs": Form("Scatter", "scatter_add(24, int64(abs(x) * 6), x)", {"x": (700,)}),

@@ -43,15 +43,18 @@ def _emit_line(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
                     src.emit(write(src.names.pointer(store.operand), "start", values[k], "start", "n", *stride))
 
 
-def load_line(src: SourceBuilder, width: int, vectors: int, threads: int) -> None:
-    """Load a tile of a line from `start` on, of which `n` elements are there; `full_tile` says that all of it is."""
-    step, index = width * threads, src.kernel.index
+def load_line(src: SourceBuilder, width: int, vectors: int, threads: int, together: bool = False) -> None:
+    """Load a tile of a line from `start` on, of which `n` elements are there; `full_tile` says that all of it is.
+
+    A thread's vectors follow one another if they are `together`; else the threads of a block have vectors in turn.
+    """
+    step, index = width if together else width * threads, src.kernel.index
     src.bind("tile", Tile(width=width, vectors=vectors, step=step, checks="." * vectors))
     checks = ("t" if width > 1 else "v") * vectors
     src.bind("partial_tile", Tile(width=width, vectors=vectors, step=step, checks=checks))
     begin = f"{index}({index}({src.block}) * {threads * vectors * width})"
     src.assign("n", f"{index}(n0)")
-    src.assign("start", f"{index}({begin} + {index}({thread_idx()} * {width}))")
+    src.assign("start", f"{index}({begin} + {index}({thread_idx()} * {width * vectors if together else width}))")
     src.assign("full_tile", f"{index}(start + {(vectors - 1) * step + width}) <= n")
     _emit_loads(src, width)
     for position in src.kernel.positions:

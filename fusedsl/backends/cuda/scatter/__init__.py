@@ -9,6 +9,11 @@ merge_equal_places = File("scatter.runs").maker(
     "merge_equal_places", "tile, name, fold", "address, places, values, left"
 )
 
+_FILE = File("scatter.ordered_runs")
+ordered_runs = _FILE.type("ordered_runs", "name, fold, threads", Named)
+fold_runs = _FILE.maker("fold_runs", "runs, tile", "address, places, values, left, records")
+finish_runs = _FILE.maker("finish_runs", "runs", "address, records, blocks")
+
 _SUMS = File("scatter.superaccumulator")
 accumulate_tile = _SUMS.maker("accumulate_tile", "tile, name, fold, columns", "address, places, values, left")
 

@@ -14,21 +14,24 @@ from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_builder import TILE, SourceBuilder, header
 from ..peephole import rewritten
 from ..rows_and_columns import grid_dim
-from ..tile import thread_idx
+from ..tile import is_last_block, thread_idx
 from . import (
     accumulate_tile,
     clear_bins,
     clear_words,
+    finish_runs,
     flush_bins,
     flush_words,
+    fold_runs,
     merge_equal_places,
     merge_into_bins,
     merge_into_words,
     merge_tile,
+    ordered_runs,
     private_bins,
     private_words,
 )
-from .schedule import PrivateScatterSchedule, PrivateSumSchedule, ScatterSchedule, scatter_dtype
+from .schedule import OrderedScatterSchedule, PrivateScatterSchedule, PrivateSumSchedule, ScatterSchedule, scatter_dtype
 
 
 def emit_scatter(kernel: KernelIR, schedule: ScatterSchedule) -> str:
@@ -46,6 +49,26 @@ def emit_scatter(kernel: KernelIR, schedule: ScatterSchedule) -> str:
         merge = src.bind(f"merge_{k}", _merge_of(kernel, scatter, schedule.width))
         src.emit(merge(src.names.pointer(scatter.operand), places, values, "left"))
     return src.text(opening, "Load elements, compute where they go, merge them there.")
+
+
+def emit_ordered_scatter(kernel: KernelIR, schedule: OrderedScatterSchedule) -> str:
+    """The generated file of a scatter whose places do not decrease: runs are stored whole."""
+    (scatter,) = kernel.scatters
+    src = SourceBuilder(kernel)
+    opening = header(kernel, f"an ordered scatter; each thread folds {schedule.elements} elements", "")
+    src.read_scalars()
+    if schedule.width > 1:
+        load_line(src, schedule.width, schedule.elements // schedule.width, schedule.threads, together=True)
+        _compute(src, schedule.width, f"{kernel.index}(n - start)")
+    else:
+        _load(src, _tiles(src, schedule))
+    runs = src.bind("runs", ordered_runs(kernel.operands[scatter.operand].dtype.name, scatter.fold, schedule.threads))
+    fold, finish = src.bind("fold", fold_runs(runs, TILE)), src.bind("finish", finish_runs(runs))
+    pointer, blocks = src.names.pointer(scatter.operand), grid_dim()
+    src.emit(fold(pointer, src.element(scatter.place), src.element(scatter.value), "left", "workspace"))
+    with src.if_(is_last_block("semaphores", "0", blocks)):
+        src.emit(finish(pointer, "workspace", blocks))
+    return src.text(opening, "Fold runs of one place; the last block folds those that several blocks share.")
 
 
 def emit_private_scatter(kernel: KernelIR, schedule: PrivateScatterSchedule) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....hardware import Hardware, blocks_for
@@ -21,9 +21,11 @@ ELEMENTS = 4  # of a thread: their loads are in flight together
 MOST_NEEDED = 64  # registers a thread, by estimate, beyond which it gets fewer elements
 PRIVATE_THREADS = 512  # of a block with bins: they share them
 MOST_COPIES = 32  # of a bin: one for each bank of shared memory
+FOLDING = 24  # registers of a thread that folds runs in order, beside its values and their places
 WORTH_BINS = 8  # elements for each bin from which on a block has bins of its own
 NEAR_CHUNKS = 3  # of a superaccumulator that a block has words of: those beside the largest value that it meets first
 FIRST_CHUNK = 16  # bytes that say which these are
+RECORDS_BYTES = 32  # of the first and the last run of a block
 RESERVED = 2048  # bytes of shared memory that a block leaves to the system
 
 
@@ -46,6 +48,17 @@ class ScatterSchedule(Schedule):
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         return LaunchConfig(max(1, -(-prod(extents) // (self.threads * self.elements))), self.threads)
+
+
+@dataclass(frozen=True)
+class OrderedScatterSchedule(ScatterSchedule):
+    """Places do not decrease: warps fold runs and store them, blocks leave their first and their last run as records,
+    which the last of them folds.
+    """
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        launch = super().config(kernel, extents)
+        return replace(launch, workspace=launch.blocks * RECORDS_BYTES, semaphores=1)
 
 
 @dataclass(frozen=True)
@@ -84,6 +97,8 @@ class PrivateSumSchedule(ScatterSchedule):
 
 def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> ScatterSchedule:
     """How a scatter runs; it depends on the extents only where its places are few, so new shapes rarely compile."""
+    if kernel.folds_runs and _has_near_places(kernel):
+        return _ordered(kernel, hardware)
     private = _private(kernel, extents, hardware) or _private_sums(kernel, extents, hardware)
     if private is not None:
         return private
@@ -103,6 +118,21 @@ def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> 
     return ScatterSchedule(elements, threads, blocks, width, reason=reason, registers=registers)
 
 
+def _ordered(kernel: KernelIR, hardware: Hardware) -> OrderedScatterSchedule:
+    """The schedule of places that do not decrease."""
+    width = _width(kernel)
+    elements, need = _elements(kernel, width, 4 * ELEMENTS)
+    held = scatter_dtype(kernel, kernel.scatters[0]).compute.bits / 32 + 1  # registers of a value and its place
+    need = max(need, FOLDING + round(elements * held))
+    blocks = blocks_for(hardware, need, THREADS)
+    registers = predicted_registers(kernel, hardware, need, blocks, THREADS)
+    reason = (
+        f"{elements} elements a thread; neighbours of one place are folded in order, and stored once: the last block "
+        f"folds what several share; at most {registers} registers let {blocks} blocks of {THREADS} on an SM"
+    )
+    return OrderedScatterSchedule(elements, THREADS, blocks, width, reason=reason, registers=registers)
+
+
 def _row_threads(columns: int) -> int:
     """Threads of a block that takes rows: as many as columns, so that a thread's elements follow one another in one."""
     return next((n for n in (64, 128, 512) if n == columns), THREADS)
@@ -115,8 +145,12 @@ def _width(kernel: KernelIR) -> int:
     """
     lines = [kernel.operands[load.operand] for load in kernel.loads]
     whole = kernel.axes == 1 and all(x.access == "vector" or x.strides[-1] == "0" for x in lines)
-    near = all(0 < scatter.bins <= 1 << 31 for scatter in kernel.scatters)
-    return RUN_WIDTH if whole and near else 1
+    return RUN_WIDTH if whole and _has_near_places(kernel) else 1
+
+
+def _has_near_places(kernel: KernelIR) -> bool:
+    """Whether places have 32 bits."""
+    return all(0 < scatter.bins <= 1 << 31 for scatter in kernel.scatters)
 
 
 def _elements(kernel: KernelIR, width: int, most: int) -> tuple[int, int]:
