@@ -34,7 +34,7 @@ def _part(recorder: Any, part: Any) -> Any:
         )
     if isinstance(part, list):
         part = recorder.index_array(part)
-    position = recorder.value(recorder.specialized(part))
+    position = recorder.value(recorder.position(part))
     if not isinstance(position, Node):
         raise calls.not_a_position(position)
     known = dim_of(position)

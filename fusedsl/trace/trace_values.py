@@ -112,7 +112,7 @@ class TraceValues:
     def index_array(self, positions: Sequence) -> Any:
         """An index list as an array: of its integers, or of the positions where it is True."""
         if any(isinstance(p, Tracer) for p in positions):
-            return self.apply("stack", [self.specialized(p) for p in positions])
+            return self.apply("stack", [self.position(p) for p in positions])
         array = np.asarray(positions)
         if array.dtype == bool and array.ndim == 1:
             array = np.flatnonzero(array)
@@ -230,14 +230,16 @@ class TraceValues:
         """An axis, index, shape or flag: specialised on its run-time numbers; its extents stay symbolic."""
         if isinstance(x, (tuple, list)):
             return tuple(self.specialized(part) for part in x)
-        if not isinstance(x, Tracer):
+        if not isinstance(x, Tracer) or x.node.type.shape:
             return int(x) if isinstance(x, np.integer) else x
-        if x.node.type.shape:
-            return x
         leaves = list(walk([x.node]))
         if any(n.op == "scalar" and not self._is_unknown(n) for n in leaves):
             return self.specialize(x)
         return x if x.node.type.weak or any(map(self._is_unknown, leaves)) else self.specialize(x)
+
+    def position(self, x: Any) -> Any:
+        """An index: specialised, unless it is computed from elements of arrays, whatever numbers are beside them."""
+        return x if isinstance(x, Tracer) and any(map(self._is_unknown, walk([x.node]))) else self.specialized(x)
 
     def _is_unknown(self, node: Node) -> bool:
         """True for an array, or a captured number, which may change between two calls."""
@@ -245,12 +247,9 @@ class TraceValues:
 
     def no_value(self, what: str, help: str | None = None, single: bool = True) -> TraceError:
         """The error for an array's value, known only at run time; untraced, an array of a `single` element has it."""
-        error = TraceError(
-            f"the function needs {what}, which is known only once the kernel has run",
-            "trace.value",
-            help=help
-            or "where(condition, a, b) and maximum(a, b) choose per element; sizes and numbers may decide a branch",
-        )
+        what = f"the function needs {what}, which is known only once the kernel has run"
+        branch = "where(condition, a, b) and maximum(a, b) choose per element; sizes and numbers may decide a branch"
+        error = TraceError(what, "trace.value", help=help or branch)
         self.pending_error = self.pending_error or (error if single else None)
         return error
 
