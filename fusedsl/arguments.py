@@ -49,6 +49,7 @@ class Arguments:
     def __init__(
         self, args: tuple, keywords: Mapping[str, Any], described: Describe = describe, names: Sequence[str] = ()
     ):
+        self.given = args, keywords
         self.described = described
         self.names = names
         self.values: list[Any] = []
@@ -131,6 +132,11 @@ class Arguments:
                 fields[key] = part
         self._objects -= 1
         return TracedContainer(x, fields)
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the arguments still have this signature: a trace may have set attributes, or appended to lists."""
+        return Arguments(*self.given, self.described, self.names).signature == self.signature
 
     @property
     def extents(self):

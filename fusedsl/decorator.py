@@ -170,7 +170,10 @@ class Fused(Inspectable, Generic[P, R]):
             if candidate.applies(extents, numbers):
                 return candidate
         new = self._traced(call)
-        traces[:] = [*traces[1 - TRACES :], new]
+        if new.traced.unchanged() and call.unchanged:
+            traces[:] = [*traces[1 - TRACES :], new]
+        else:  # the function has changed what it reads: it runs again at each call
+            new.is_warm = True
         return new
 
     def _traced(self, call: Arguments) -> Trace:

@@ -81,7 +81,11 @@ def multiply(a, b):
 def fma(a, b, c):
     """a * b + c rounded once: float32 by way of a float64 rounded to odd (Boldo & Melquiond, 2008)."""
     if np.asarray(a).dtype != np.float32:
-        return add(multiply(a, b), c)
+        product = multiply(a, b)
+        if np.asarray(product).dtype != np.float64:
+            return add(product, c)
+        beyond = np.isinf(product) & np.isfinite(a) & np.isfinite(b)  # the sum may be in range
+        return np.where(beyond, (a * 2.0**-4 * b + c * 2.0**-4) * 2.0**4, product + c)
     product, addend = np.multiply(a, b, dtype=np.float64), np.asarray(c, np.float64)
     total = product + addend
     other = total - product

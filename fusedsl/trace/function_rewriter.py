@@ -88,6 +88,8 @@ class FunctionRewriter:
 
     def _function(self, f: types.FunctionType) -> Callable:
         scope = dict(f.__globals__)
+        for given in filter(None, (f.__defaults__, f.__kwdefaults__)):
+            self.read({"defaults": given}, "defaults", given)
         defaults = f.__defaults__ and tuple(map(self.proxy_of, f.__defaults__))
         rewritten = types.FunctionType(f.__code__, scope, f.__name__, defaults, _cells(f))
         rewritten.__kwdefaults__ = f.__kwdefaults__ and {
@@ -207,7 +209,11 @@ class FunctionRewriter:
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*(self.wrap_argument(part, tracer) for part in value))
         if isinstance(value, TracedContainer):
-            attributes = {name: self.wrap_argument(part, tracer) for name, part in value.attributes.items()}
+            own = attributes_of(value.owner) or {}
+            attributes = {
+                name: self.proxy_of(part) if part is own.get(name) else self.wrap_argument(part, tracer)
+                for name, part in value.attributes.items()
+            }
             self.read_class(type(value.owner))
             return self.copies.fill(self.copies.new_object(value.owner), attributes)
         if type(value) in (tuple, list):

@@ -710,3 +710,10 @@ def test_an_infinity_times_what_underflows_has_no_known_sign():
     ((value, bound),) = evaluate(kernel._program.plans.graph(facts), list(arrays.values()))
     assert np.isinf(bound).all(), value
     fd.kernel("power(x, y) @ z", verify=True)(**arrays)
+
+
+def test_the_interpreter_knows_a_sum_whose_product_is_out_of_range():
+    most = np.finfo(np.float64).max
+    a, b, c = np.array([most, most, 2.0**1000]), np.array([-1.5, -1.5, 2.0**30]), np.array([most, -most, -most])
+    found = fd.evaluate("fma(a, b, c)", a=a, b=b, c=c, verify=True)
+    np.testing.assert_array_equal(found, [-most / 2, -np.inf, np.inf])
