@@ -318,8 +318,7 @@ def test_whole_panels_are_folded_without_masks(chosen, folded):
     "text, early",
     [("rms_norm(x, b) @ w", 1), ("w.mT @ rms_norm(x, b)", 1), ("p = rms_norm(x, b); silu(p @ w) * (p @ v)", 1)],
 )
-def test_a_product_that_follows_loads_arguments_before_it_waits(text, early, chosen, monkeypatch):
-    monkeypatch.setattr(Sm90MatmulSchedule, "prefetches", True)
+def test_a_product_that_follows_loads_arguments_before_it_waits(text, early, chosen):
     given = arrays(m=136)
     given["b"] = given["b"][:K]
     kernel = fd.kernel(text)
@@ -335,7 +334,6 @@ def test_a_product_that_follows_loads_arguments_before_it_waits(text, early, cho
 
 def test_products_of_arguments_alone_start_early(chosen, monkeypatch):
     """All that they multiply is loaded ahead, so that stages are released before the producer goes on."""
-    monkeypatch.setattr(Sm90MatmulSchedule, "prefetches", True)
     monkeypatch.setattr(resolve_call, "choose_product_mode", _alone)
     launches = []
     monkeypatch.setattr(LaunchRecord, "__init__", _noting(launches, LaunchRecord.__init__))
@@ -356,8 +354,9 @@ def _alone(fused, resolve_as):
     return resolve_as(replace(fused.plan.formulation, products=ProductMode.ALONE)), None
 
 
-def test_products_of_one_call_wait_for_each_other(chosen, monkeypatch):
+def test_products_without_early_starts_wait_for_each_other(chosen, monkeypatch):
     """Unless schedules prefetch, a product is launched when the launch before it has ended, also in a graph."""
+    monkeypatch.setattr(Sm90MatmulSchedule, "prefetches", False)
     launches = []
     monkeypatch.setattr(LaunchRecord, "__init__", _noting(launches, LaunchRecord.__init__))
     given = arrays(m=136)

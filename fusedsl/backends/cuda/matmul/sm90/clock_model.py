@@ -24,6 +24,9 @@ SHARED_SLICE = 0.9  # the factor on that, if a cluster of tiles of 128 x 128 or 
 REGISTER_SLICE, PARTS_SLICE = 1.03, 3.2
 # measured: H100: clocks of a launch, and of a tile for each sum of a thread; an instruction of the epilogue for each
 LAUNCH_CLOCKS, SUM_CLOCKS, INSTRUCTION_CLOCKS = 4000, 36, 1.6
+# measured: H200, norms of groups of 256 columns, 4096 x 4096 x 4096: an instruction of their phases, over one
+# of another epilogue; and those of the special cases of a division
+GROUP_INSTRUCTION, DIVISION = 2.0, 10
 # measured: H100, 4096 x 14336 x 4096 with a second result of float32: of an element that threads store, not TMA
 STORE_CLOCKS = 60
 WIDE_STORE_CLOCKS = 15  # of a float32 element that TMA stores, by estimate: half a panel at a time
@@ -77,9 +80,16 @@ def _epilogue_instructions(phase: Phase) -> float:
     bodies = [phase.row] if phase.row else []
     for part in phase.panel_folds.phases if phase.panel_folds else ():
         bodies += [part.element, *(use.combine for use in part.folds)]
-    for part in phase.groups.phases if phase.groups else ():
-        bodies += [part.element, *(use.combine for use in part.folds)]
-    return sum(total_cost(body.instructions) for body in bodies)
+    return sum(total_cost(body.instructions) for body in bodies) + _group_instructions(phase)
+
+
+def _group_instructions(phase: Phase) -> float:
+    """What the phases of groups take for each sum, in instructions of another epilogue."""
+    groups = phase.groups.phases if phase.groups else ()
+    bodies = [body for part in groups for body in (part.element, *(use.combine for use in part.folds))]
+    instructions = [i for body in bodies for i in body.instructions]
+    divisions = sum(i.op == "divide" for i in instructions)
+    return GROUP_INSTRUCTION * (total_cost(instructions) + DIVISION * divisions)
 
 
 def _operand_bytes(kernel: KernelIR, operands: MatmulOperands, extents: Extents) -> int:

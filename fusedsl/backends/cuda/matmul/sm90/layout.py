@@ -59,7 +59,7 @@ class Sm90MatmulSchedule(Schedule):
     multiprocessors: int = field(default=0, compare=False)  # blocks that loop over tiles
     width = 1
     multiplies = True
-    prefetches = False  # off: not yet measured
+    prefetches = True
     length_specialized = False
 
     @property
