@@ -260,10 +260,11 @@ class PhaseBuilder(KernelFrame):
 
 
 def _key_dtype(key: Node) -> DType:
-    """The narrowest dtype that is known to have all keys."""
+    """The narrowest dtype that is known to have all keys: floats of 8 bits are float32."""
+    held = key.type.dtype.compute
     match key.op:
         case "cast":
-            return key.type.dtype
+            held = key.type.dtype
         case "load":
-            return key.attr[0].stored_dtype(key.type.dtype)
-    return key.type.dtype.compute
+            held = key.attr[0].stored_dtype(key.type.dtype)
+    return key.type.dtype.compute if held.storage else held

@@ -40,6 +40,7 @@ CASES = [
     ("sort(x)", (2, 2600), "float16", 2, np.sort),
     ("argsort(x, descending=True)", (2600,), "float16", 2, descending),
     ("argsort(x)", (2600,), BRAIN, 1, lambda x: np.argsort(x.astype(np.float32), kind="stable")),
+    ("argsort(x)", (1500,), ml_dtypes.float8_e4m3fn, 1, lambda x: np.argsort(x.astype("f4"), kind="stable")),
     ("argsort(bfloat16(x))", (2600,), "float32", 1, lambda x: np.argsort(x.astype(BRAIN).astype("f4"), kind="stable")),
     ("argsort(0 * x)", (2600,), "int16", 2, lambda x: np.arange(2600)),  # no digit differs: no word moves
 ]
