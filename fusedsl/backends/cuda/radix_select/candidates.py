@@ -1,4 +1,4 @@
-"""Intrinsics of the candidates of a selection: further digits narrow them, then a block puts those kept in order."""
+"""Candidates of a radix select: further digits narrow them, then a block sorts those that are left."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from ..sort.block_radix_rank import inclusive_sum, lane_of, warp_of
 from ..sort.onesweep_lookback import at, thread
 from ..tile.loops import repeated
 from ..tile.shuffle import WARP, ballot_bits
-from .digit_histogram import Found
+from .digit_histogram import RankBin
 from .schedule import BITS, BUFFERS
 from .select_params import (
-    BELOW,
     BINS,
     COUNTS,
+    PRECEDING,
     RANKS,
     Selector,
+    block_strided,
     next_slot,
-    numbers_below,
 )
 
 EACH = BINS // WARP
 
 
 def digit_width(e: Emitter, shift: ir.Value) -> ir.Value:
-    """The bits of the next digit, where so many bits are below the prefixes."""
+    """The bits of the next digit, after so many bits that no prefix has yet."""
     b = e.builder
     return b.select(b.icmp_unsigned("<", shift, I32(BITS)), shift, I32(BITS))
 
 
 @emitted(types.void)
 def clear_digit_bins(e, *, chosen: Selector):
-    """`clear()`: the block has counted no digit of candidates."""
+    """`clear()`: zero the bins of the block."""
     b = e.builder
     e.barrier()
-    with numbers_below(e, chosen, I32(BINS * chosen.ranks)) as place:
-        b.store(I32(0), b.gep(chosen.bins(e), [place]))
+    with block_strided(e, chosen, I32(BINS * chosen.ranks)) as index:
+        b.store(I32(0), b.gep(chosen.bins(e), [index]))
     e.barrier()
 
 
@@ -57,8 +57,8 @@ def count_next_digits(e, *given, chosen: Selector):
         digit = b.and_(b.trunc(chosen.shifted(e, code, b.sub(shift, width)), I32), mask)
         for k, prefix in enumerate(prefixes):
             with b.if_then(b.icmp_unsigned("==", begin, prefix)):
-                place = b.add(digit, I32(k * BINS))
-                b.atomic_rmw("add", b.gep(bins, [place]), I32(1), "monotonic")
+                index = b.add(digit, I32(k * BINS))
+                b.atomic_rmw("add", b.gep(bins, [index]), I32(1), "monotonic")
 
 
 @contextmanager
@@ -87,23 +87,23 @@ def _counts_at(e: Emitter, chosen: Selector, counts: ir.Value, turn: ir.Value) -
 
 @emitted(types.void)
 def add_next_digits(e, counts, turn, block, *, chosen: Selector):
-    """`add(counts, turn, block)`: the block's counts are added to those of the row; those of the next turn are 0."""
+    """`add(counts, turn, block)`: add the block's counts to those of the row; zero those of the next turn."""
     count = BINS * chosen.ranks
     b, bins = e.builder, chosen.bins(e)
     e.barrier()
     here, coming = (_counts_at(e, chosen, counts, b.add(turn, I32(k))) for k in (0, 1))
     clears = b.icmp_unsigned("==", block, I32(0))
-    with numbers_below(e, chosen, I32(count)) as place:
-        own = b.load(b.gep(bins, [place]))
+    with block_strided(e, chosen, I32(count)) as index:
+        own = b.load(b.gep(bins, [index]))
         with b.if_then(b.icmp_unsigned("!=", own, I32(0))):
-            b.atomic_rmw("add", at(e, here, place, I32), own, "monotonic")
+            b.atomic_rmw("add", at(e, here, index, I32), own, "monotonic")
         with b.if_then(clears):
-            b.store(I32(0), at(e, coming, place, I32))
+            b.store(I32(0), at(e, coming, index, I32))
 
 
 @emitted(types.int32)
 def narrow_ranks(e, counts, turn, shift, *, chosen: Selector):
-    """`narrow(counts, turn, shift)`: the prefixes get the digits of their ranks; how many candidates are kept."""
+    """`narrow(counts, turn, shift)`: append the digits of ranks to their prefixes; the number of candidates left."""
     b, warp = e.builder, warp_of(e)
     here, width = _counts_at(e, chosen, counts, turn), digit_width(e, shift)
     with b.if_then(b.icmp_unsigned("<", warp, I32(chosen.ranks))):
@@ -111,7 +111,7 @@ def narrow_ranks(e, counts, turn, shift, *, chosen: Selector):
             with b.if_then(b.icmp_unsigned("==", warp, I32(k))):
                 _narrow_rank(e, chosen, k, here, width)
     e.barrier()
-    return chosen.kept(e)
+    return chosen.candidate_count(e)
 
 
 def _narrow_rank(e: Emitter, chosen: Selector, k: int, counts: ir.Value, width: ir.Value) -> None:
@@ -125,34 +125,34 @@ def _narrow_rank(e: Emitter, chosen: Selector, k: int, counts: ir.Value, width: 
     before = b.sub(inclusive_sum(e, total), total)
     prefix, rank = b.load(chosen.prefix(e, k)), b.load(chosen.word(e, RANKS + k))
     prefix = b.shl(prefix, b.zext(width, chosen.code))
-    below = b.load(chosen.word(e, BELOW)) if chosen.count else I32(0)
+    preceding = b.load(chosen.word(e, PRECEDING)) if chosen.count else I32(0)
     e.call(ir.VoidType(), "llvm.nvvm.bar.warp.sync", [I32(-1)])  # all have read the state
     for n, count in enumerate(each):
         digit = b.zext(b.add(b.mul(own, I32(EACH)), I32(n)), chosen.code)
-        Found(b.or_(prefix, digit), b.sub(rank, before), count, b.add(below, before)).store(e, chosen, k)
+        RankBin(b.or_(prefix, digit), b.sub(rank, before), count, b.add(preceding, before)).store(e, chosen, k)
         before = b.add(before, count)
 
 
 @emitted(types.int32)
 def shift_of_next(e, shift, *, chosen: Selector):
-    """`shift = following(shift)`: the bits below the prefixes, once they have one more digit."""
+    """`shift = following(shift)`: the bits that no prefix has yet, after one more digit."""
     return e.builder.sub(shift, digit_width(e, shift))
 
 
 @emitted(types.void, 7)
 def collect_candidates(e, *given, chosen: Selector):
-    """`collect_kept(room, total, shift, target, cursor, block, blocks)`: copy the block's candidates that are kept."""
+    """`collect_kept(room, total, shift, target, cursor, block, blocks)`: copy the block's candidates that are left."""
     room, total, shift, target, cursor, block, blocks = given
     b, prefixes = e.builder, chosen.prefixes(e)
     with _share(e, chosen, total, block, blocks) as (slot, there):
         entry = chosen.order.get(e, room, b.select(there, slot, I32(0)), GLOBAL)
         begin = chosen.shifted(e, chosen.code_of(e, entry), shift)
-        kept = b.and_(there, chosen.keeps(e, begin, prefixes))
-        lanes = ballot_bits(e, kept)
+        candidate = b.and_(there, chosen.is_candidate(e, begin, prefixes))
+        lanes = ballot_bits(e, candidate)
         with b.if_then(b.icmp_unsigned("!=", lanes, I32(0))):
-            place = next_slot(e, kept, lanes, cursor)
-            with b.if_then(kept):
-                chosen.order.put(e, target, place, entry, GLOBAL)
+            slot = next_slot(e, candidate, lanes, cursor)
+            with b.if_then(candidate):
+                chosen.order.put(e, target, slot, entry, GLOBAL)
 
 
 @emitted(types.int64)
@@ -160,7 +160,7 @@ def order_candidates(e, source, total, *, chosen: Selector):
     """`order(room, total)`: where in shared memory the candidates are, sorted by the block."""
     b, order, room = e.builder, chosen.order, chosen.room(e)
     e.barrier()
-    with numbers_below(e, chosen, total) as slot:
+    with block_strided(e, chosen, total) as slot:
         order.put(e, room, slot, order.get(e, source, slot, GLOBAL))
     zeros = e.call(I32, "llvm.ctlz.i32", [b.sub(total, I32(1)), ir.Constant(I1, 0)])
     size = b.shl(I32(1), b.sub(I32(WARP), zeros))
@@ -174,8 +174,8 @@ def order_candidates(e, source, total, *, chosen: Selector):
 def entry_of_rank(e, room, *, chosen: Selector, number: int):
     """`entry(room)`: the entry of a wanted rank, among the candidates in order."""
     b, own = e.builder, chosen.prefix(e, number)
-    mine, place = b.load(own), b.load(chosen.word(e, RANKS + number))
-    for k, (other, again) in enumerate(zip(chosen.prefixes(e), chosen.repeats(e))):
+    mine, slot = b.load(own), b.load(chosen.word(e, RANKS + number))
+    for k, (other, again) in enumerate(zip(chosen.prefixes(e), chosen.has_earlier_prefix(e))):
         lower = b.and_(b.icmp_unsigned("<", other, mine), b.not_(again))
-        place = b.add(place, b.select(lower, b.load(chosen.word(e, COUNTS + k)), I32(0)))
-    return chosen.order.packed(e, [chosen.order.get(e, room, place)])
+        slot = b.add(slot, b.select(lower, b.load(chosen.word(e, COUNTS + k)), I32(0)))
+    return chosen.order.packed(e, [chosen.order.get(e, room, slot)])

@@ -22,7 +22,11 @@ BINS = 1 << BITS
 TAG_BITS = 32  # a column and a bit, below 2^30 columns
 # where they begin in the state, in words; prefixes are first
 RANKS, COUNTS, COUNTERS, TOTALS = 32, 40, 48, 64
-CURSOR, OWN, BELOW = COUNTERS, COUNTERS + 1, COUNTERS + 2  # next place, elements of the block, kept below a prefix
+CURSOR, OWN, PRECEDING = (
+    COUNTERS,
+    COUNTERS + 1,
+    COUNTERS + 2,
+)  # next slot, elements of the block, elements before a prefix
 
 
 @dataclass(frozen=True)
@@ -74,10 +78,10 @@ class Selector:
         return b.trunc(within, I32)
 
     def shifted(self, e: Emitter, code: ir.Value, shift: ir.Value) -> ir.Value:
-        """What is above so many bits of a code."""
+        """The bits of a code above the lowest `shift`."""
         return e.builder.lshr(code, e.builder.zext(shift, self.code))
 
-    # Shared memory: the state, then the bins, in whose place the candidates are sorted.
+    # Shared memory: the state, then the bins, over which the candidates are sorted.
 
     def word(self, e: Emitter, index: int) -> ir.Value:
         base = e.builder.inttoptr(e.builder.zext(e.dynamic_shared(), I64), I32.as_pointer(SHARED))
@@ -97,38 +101,38 @@ class Selector:
         """The prefixes of the wanted ranks."""
         return [e.builder.load(self.prefix(e, k)) for k in range(self.ranks)]
 
-    # What is kept.
+    # Candidates.
 
-    def keeps(self, e: Emitter, prefix: ir.Value, prefixes: list[ir.Value]) -> ir.Value:
-        """Whether an entry whose code begins so may be wanted."""
+    def is_candidate(self, e: Emitter, prefix: ir.Value, prefixes: list[ir.Value]) -> ir.Value:
+        """Whether an entry with this prefix is a candidate."""
         b = e.builder
         if self.count:
             return b.icmp_unsigned("<=", prefix, prefixes[0])
-        kept = I1(0)
+        equal = I1(0)
         for wanted in prefixes:
-            kept = b.or_(kept, b.icmp_unsigned("==", prefix, wanted))
-        return kept
+            equal = b.or_(equal, b.icmp_unsigned("==", prefix, wanted))
+        return equal
 
-    def kept(self, e: Emitter) -> ir.Value:
-        """How many entries are kept: an int32."""
+    def candidate_count(self, e: Emitter) -> ir.Value:
+        """The number of candidates: an int32."""
         b, counts = e.builder, [e.builder.load(self.word(e, COUNTS + k)) for k in range(self.ranks)]
         if self.count:
-            return b.add(counts[0], b.load(self.word(e, BELOW)))
+            return b.add(counts[0], b.load(self.word(e, PRECEDING)))
         total = I32(0)
-        for count, other in zip(counts, self.repeats(e)):
+        for count, other in zip(counts, self.has_earlier_prefix(e)):
             total = b.add(total, b.select(other, I32(0), count))
         return total
 
-    def repeats(self, e: Emitter) -> list[ir.Value]:
+    def has_earlier_prefix(self, e: Emitter) -> list[ir.Value]:
         """For each rank, whether an earlier one has the same prefix."""
         b, prefixes = e.builder, self.prefixes(e)
-        found = []
+        flags = []
         for k, prefix in enumerate(prefixes):
             same = I1(0)
             for earlier in prefixes[:k]:
                 same = b.or_(same, b.icmp_unsigned("==", prefix, earlier))
-            found.append(same)
-        return found
+            flags.append(same)
+        return flags
 
 
 def selector(order: KeyCodec, count: int, ranks: int) -> Selector:
@@ -152,7 +156,7 @@ def elements_of(e: Emitter, chosen: Selector, held: ir.Value, kinds: tuple, firs
 
 
 def next_slot(e: Emitter, flag: ir.Value, lanes: ir.Value, counter: ir.Value) -> ir.Value:
-    """A place for each lane whose flag is set, from a counter in shared (32-bit) or global memory."""
+    """A slot for each lane whose flag is set, from a counter in shared (32-bit) or global memory."""
     b, own = e.builder, lane_of(e)
     lower = b.sub(b.shl(I32(1), own), I32(1))
     count = e.call(I32, "llvm.ctpop.i32", [lanes])
@@ -161,15 +165,15 @@ def next_slot(e: Emitter, flag: ir.Value, lanes: ir.Value, counter: ir.Value) ->
 
 
 @contextmanager
-def numbers_below(e: Emitter, chosen: Selector, limit: ir.Value) -> Iterator[ir.Value]:
-    """Each number below a limit, in one of the block's threads."""
+def block_strided(e: Emitter, chosen: Selector, limit: ir.Value) -> Iterator[ir.Value]:
+    """A block-stride loop: each number below a limit, in one of the block's threads."""
     b = e.builder
     more = lambda n: b.icmp_unsigned("<", n, limit)  # noqa: E731
     with repeated(e, thread(e), more, lambda n: b.add(n, I32(chosen.threads))) as number:
         yield number
 
 
-def spread(e: Emitter, chosen: Selector, first: ir.Value, count: int) -> Iterator[tuple[ir.Value, ir.Value]]:
+def bins_of_thread(e: Emitter, chosen: Selector, first: ir.Value, count: int) -> Iterator[tuple[ir.Value, ir.Value]]:
     """(number, whether it is below `count`) of a thread's bins: neighbours, one after another."""
     each, b = max(1, count // chosen.threads), e.builder
     for k in range(each):
@@ -177,8 +181,8 @@ def spread(e: Emitter, chosen: Selector, first: ir.Value, count: int) -> Iterato
         yield b.and_(number, I32(count - 1)), b.icmp_unsigned("<", number, I32(count))
 
 
-def before_in_block(e: Emitter, chosen: Selector, value: ir.Value) -> ir.Value:
-    """The sum of what the threads before this one have; all threads of the block call this together."""
+def block_exclusive_sum(e: Emitter, chosen: Selector, value: ir.Value) -> ir.Value:
+    """The exclusive prefix sum of the threads' values; all threads of the block call this together."""
     before = sum_before(e, value, chosen.word(e, TOTALS), warp_of(e), chosen.threads // WARP)
     e.barrier()
     return before
