@@ -223,8 +223,8 @@ class ScalarEvaluator:
         sorted_values = order if part == "positions" else np.take_along_axis(array, order, axis=k)
         if index is None:
             rank = self._over(self.known[n.args[1]], tuple(a for a in axes if a != column))
-            places = np.broadcast_to(np.expand_dims(rank, k), (*array.shape[:k], 1, *array.shape[k + 1 :]))
-            picked = np.take_along_axis(sorted_values, places, axis=k).squeeze(k)
+            wanted = np.broadcast_to(np.expand_dims(rank, k), (*array.shape[:k], 1, *array.shape[k + 1 :]))
+            picked = np.take_along_axis(sorted_values, wanted, axis=k).squeeze(k)
             return self._over_axes(n, tuple(a for a in axes if a != column), picked)
         if not isinstance(index, Axis):
             return self._over_axes(n, tuple(a for a in axes if a != column), sorted_values.take(index, axis=k))

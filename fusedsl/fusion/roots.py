@@ -19,8 +19,8 @@ class Root:
     stored: Node
     computed: Node
     fold: str = ""  # of a scatter
-    updates: tuple[Node, ...] = ()  # of a scatter: its places and values
-    ordered: bool = False  # whether these places do not decrease
+    updates: tuple[Node, ...] = ()  # of a scatter: its indices and values
+    ordered: bool = False  # whether these indices do not decrease
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -28,7 +28,7 @@ class Root:
 
 
 def parts_of(n: Node) -> tuple[Node, ...]:
-    """The arrays that are computed for a result: base, places and values of a scatter, or itself."""
+    """The arrays that are computed for a result: base, indices and values of a scatter, or itself."""
     return n.args if n.op == "scatter" else (n,)
 
 
@@ -47,18 +47,18 @@ def _below_final_reshape(r: Node) -> Node:
     return r.args[0] if r.op == "reshape" and reshaped_argument(r) is None else r
 
 
-def _below_shared_reshape(places: Node, values: Node, mode: str) -> tuple[Node, Node]:
-    """Places and values of a scatter, which have one shape: both below reshapes of one shape, or both as they are."""
-    if places.type.shape != values.type.shape:
-        return places, values
-    a, b = _below_final_reshape(places), _below_final_reshape(values)
+def _below_shared_reshape(flat_indices: Node, values: Node, mode: str) -> tuple[Node, Node]:
+    """Indices and values of a scatter, which have one shape: both below reshapes of one shape, or both as they are."""
+    if flat_indices.type.shape != values.type.shape:
+        return flat_indices, values
+    a, b = _below_final_reshape(flat_indices), _below_final_reshape(values)
     if a.type.shape == b.type.shape:
         return a, b
-    moved = reshaped_freely(values, a.type.shape) if a is not places else None
+    moved = reshaped_freely(values, a.type.shape) if a is not flat_indices else None
     if moved is not None:
         return a, moved
-    moved = reshaped_freely(places, b.type.shape) if b is not values and mode != ORDERED else None
-    return (places, values) if moved is None else (moved, b)
+    moved = reshaped_freely(flat_indices, b.type.shape) if b is not values and mode != ORDERED else None
+    return (flat_indices, values) if moved is None else (moved, b)
 
 
 def regrouped(

@@ -1,4 +1,4 @@
-"""Stored sorts: sorted arrays that a program reads whole and at some places are stored, rather than sorted again."""
+"""Stored sorts: sorted arrays that a program reads whole and at some ranks are stored, rather than sorted again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..ir.graph import Node, walk
 
 
 def stored_orders(results: Sequence[Node]) -> list[Node]:
-    """Values or positions that are read at places, of orders that something else than that reads, too."""
+    """Values or positions that are read at ranks, of orders that something else than that reads, too."""
     nodes = [n for n in walk(results) if n.op != "sorted"]
     at_places = dict.fromkeys(n.args[0] for n in nodes if n.op in ("gather", "index") and n.args[0].op == "sorted")
     read = [a for n in nodes for k, a in enumerate(n.args) if n.op not in ("gather", "index") or k]

@@ -1,7 +1,7 @@
 """Float scatters as superaccumulators: one pass over the values, in any order, with the same bits.
 
-Words take many times the memory of the array, so this is for places that get several values each. Storing and reading a
-word is priced as two words for each value, as atomics are many times slower than that: the other way needs two of them.
+Words take many times the memory of the array, so this is for indices that get several values each. Storing and reading
+a word is priced as two words for each value, as atomics are many times slower than that: the other way needs two.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ WORDS_BESIDE_RUNS = 4  # values for each word from which on one atomic a value i
 HIGH, LOWERED = 0, 128  # chunks with exponents from the first on are added with exponents that are lowered by so many
 
 
-def sum_fold(b: GraphBuilder, base: Node, places: Node, mode: str, fits: Fits) -> str | None:
-    """The superaccumulators that add values at places up; None where the places are too many for their words."""
-    d, size, count = base.type.dtype, product(base.type.shape), product(places.type.shape)
+def sum_fold(b: GraphBuilder, base: Node, flat_indices: Node, mode: str, fits: Fits) -> str | None:
+    """The superaccumulators that add values at indices up; None where the indices are too many for their words."""
+    d, size, count = base.type.dtype, product(base.type.shape), product(flat_indices.type.shape)
 
     def has_room(fold: str, words: int, values: int) -> bool:
         chunks = SUPERACCUMULATORS[fold][d].chunks
         more = expression("-", expression("*", size, words * chunks), expression("*", count, values))
         return (chunks <= UNROLLED or fits(size, MOST_PLACES)) and fits(more, 0)
 
-    most = most_terms(b, places)
+    most = most_terms(b, flat_indices)
     for bits, fold in (ACCUMULATE if fits(size, FEW_PLACES) else ACCUMULATE_MANY).items():
         if mode != ORDERED and fits(most, 1 << bits):
-            runs = mode == RUNS and places.type.rank == 1  # neighbours in rows have places of their own
+            runs = mode == RUNS and flat_indices.type.rank == 1  # neighbours in rows have indices of their own
             if has_room(fold, *((WORDS_BESIDE_RUNS, 1) if runs else (1, WORDS_OF_A_VALUE))):
                 return fold
             break
@@ -55,27 +55,27 @@ def sum_fold(b: GraphBuilder, base: Node, places: Node, mode: str, fits: Fits) -
     return ACCUMULATE_RUNS if runs else None
 
 
-def most_terms(b: GraphBuilder, places: Node) -> Dim:
-    """How many values a place gets at most: where rows are written, each has its places in a column of its own."""
-    shape = places.type.shape
-    match places.op, [x.op for x in places.args]:
+def most_terms(b: GraphBuilder, flat_indices: Node) -> Dim:
+    """How many values an index gets at most: where rows are written, each has its indices in a column of its own."""
+    shape = flat_indices.type.shape
+    match flat_indices.op, [x.op for x in flat_indices.args]:
         case "where", [_, "add", _]:
-            row, column = places.args[1].args
+            row, column = flat_indices.args[1].args
             by_rows = row.op == "multiply" and column.op == "iota" and column.type.shape == shape[-1:]
             if by_rows and row.args[1] is b.convert(b.extent(shape[-1]), INT64):
                 return product(shape[:-1])
     return product(shape)
 
 
-def accumulated(b: GraphBuilder, base: Node, places: Node, values: Node, attr: tuple[str, str]) -> Node:
-    """`base` with the sums of values at places of its C order, by a fold of superaccumulators, and a mode."""
+def accumulated(b: GraphBuilder, base: Node, flat_indices: Node, values: Node, attr: tuple[str, str]) -> Node:
+    """`base` with the sums of values at flat indices in C order, by a fold of superaccumulators, and a mode."""
     d, count = base.type.dtype, product(base.type.shape)
     accumulator = SUPERACCUMULATORS[attr[0]][d]
     group = accumulator.group
     groups = expression("//", expression("+", count, group - 1), group)
     none = b.convert(b.literal(0), INT64)
     zeros = shapes.broadcast_to(b, none, (groups, accumulator.chunks, group))
-    words = node("scatter", (zeros, places, values), attr, zeros.type)
+    words = node("scatter", (zeros, flat_indices, values), attr, zeros.type)
     summed = _unrolled if accumulator.chunks <= UNROLLED else _folded
     total = _with_specials(b, summed(b, accumulator, words), _chunk(words, accumulator.special))
     flat = shapes.reshape(b, total, (expression("*", groups, group),))

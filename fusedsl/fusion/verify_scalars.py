@@ -144,28 +144,26 @@ def _sort(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]
     _, column, count = n.attr
     _is_axis(column, arrays, n)
     for extents in arrays.index_rules.samples.extents:
-        require(
-            evaluate(count, extents) <= evaluate(column.extent, extents), "an order has the places of its column", n
-        )
+        require(evaluate(count, extents) <= evaluate(column.extent, extents), "an order has the ranks of its column", n)
 
 
 def _sorted(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
-    part, place = n.attr
+    part, rank = n.attr
     require(part in ("values", "positions") and n.args[0].op == "sort", "what is ranked is an order", n)
     (_, _, count) = n.args[0].attr
     if len(n.args) > 1:
-        require(place is None and n.args[1].type.dtype is INT64, "a computed place is an int64", n)
+        require(rank is None and n.args[1].type.dtype is INT64, "a computed rank is an int64", n)
         return
-    if isinstance(place, Axis):
-        _is_axis(place, arrays, n)
+    if isinstance(rank, Axis):
+        _is_axis(rank, arrays, n)
     for extents in arrays.index_rules.samples.extents:
-        last = evaluate(place.extent, extents) if isinstance(place, Axis) else place + 1
-        require(last <= evaluate(count, extents), "a place is one of the order", n)
+        last = evaluate(rank.extent, extents) if isinstance(rank, Axis) else rank + 1
+        require(last <= evaluate(count, extents), "a rank is one of the order", n)
 
 
 def _update(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     require(n.attr in ("sum", "max", "min", "last", *SUPERACCUMULATORS), "an update merges by a fold", n)
-    require(n.args[0].type.dtype is INT64, "an update has a place", n)
+    require(n.args[0].type.dtype is INT64, "an update has an index", n)
     if n.attr in SUPERACCUMULATORS:
         require(
             n.args[1].type.dtype in SUPERACCUMULATORS[n.attr] and n.type.dtype is INT64, "words accumulate floats", n

@@ -10,30 +10,30 @@ from .types import dtype
 
 def scattered(n, args, arguments, extents):
     """The value of a scatter node; float32 sums are computed in float64 and rounded once."""
-    base, places, values = args
+    base, flat_indices, values = args
     wide = np.float64 if n.attr[0] == "sum" and base.dtype == np.float32 else base.dtype
     result = np.array(base, wide, order="C")
-    merge_at(n.attr[0], result, places, values)
+    merge_at(n.attr[0], result, flat_indices, values)
     return result
 
 
 MERGE_AT = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
-def merge_at(fold: str, into: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
-    """Merge values into the elements of a contiguous array at places of its C order, in order; others are left out.
+def merge_at(fold: str, into: np.ndarray, flat_indices: np.ndarray, values: np.ndarray) -> None:
+    """Merge values into the elements of a contiguous array at flat indices in C order, in order; others are left out.
 
     What accumulates floats is an array of the words of superaccumulators.
     """
-    places, values = np.broadcast_arrays(places, values)
+    flat_indices, values = np.broadcast_arrays(flat_indices, values)
     if fold in SUPERACCUMULATORS:
         accumulator = SUPERACCUMULATORS[fold][dtype(values.dtype.name)]
-        inside = (places >= 0) & (places < into.size // accumulator.chunks)
-        accumulator.add_at(into, places[inside], values[inside])
+        inside = (flat_indices >= 0) & (flat_indices < into.size // accumulator.chunks)
+        accumulator.add_at(into, flat_indices[inside], values[inside])
         return
     flat = into.reshape(-1)
-    inside = (places >= 0) & (places < flat.size)
-    at, given = places[inside], values[inside].astype(into.dtype)
+    inside = (flat_indices >= 0) & (flat_indices < flat.size)
+    at, given = flat_indices[inside], values[inside].astype(into.dtype)
     if fold == "last":
         flat[at] = given
         return

@@ -1,8 +1,9 @@
-"""Builder of scatters: values written or combined at computed places of an array, as a new array.
+"""Builder of scatters: values written or combined at computed indices of an array, as a new array.
 
-A `scatter` node is (base, places, values): `values` are merged into a copy of `base` at `places`, positions in its
-C order, in the C order of the places. Places outside of the array are left out. The fold is sum, max, min or last: the
-last value at a place stays. Rows are written by the last row that writes there, which the largest position finds.
+A `scatter` node is (base, indices, values): `values` are merged into a copy of `base` at flat `indices` (positions
+in its C order), in the C order of the indices. Indices outside of the array are left out. The fold is sum, max, min or
+last: the last value at an index stays. Rows are written by the last row that writes there, which the largest position
+finds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .folds import highest, lowest
 from .graph import Check, Node, Type, node
 from .types import BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT32, DType, promote
 
-NOWHERE = -1  # the place of a value that is written nowhere
+NOWHERE = -1  # the index of a value that is written nowhere
 
 # Treatment of indices outside of an axis.
 CHECKED = gathers.CHECKED  # negative indices count from the end; an index out of range is a fault
@@ -45,51 +46,51 @@ def held_dtype(d: DType) -> DType:
     return UINT32 if d.kind == "u" else INT32
 
 
-def merged(b: GraphBuilder, base: Node, places: Node, values: Node, fold: str, mode: str = CHECKED) -> Node:
-    """The array with values merged at places of its C order; float sums in one order unless bits may vary."""
+def merged(b: GraphBuilder, base: Node, flat_indices: Node, values: Node, fold: str, mode: str = CHECKED) -> Node:
+    """The array with values merged at flat indices in C order; float sums in one order unless bits may vary."""
     d = base.type.dtype
     held = d if fold == "last" else held_dtype(d)
     fold = "max" if d is BOOL and fold == "sum" else fold  # or
     parts = [b.convert(b.cast(x, held) if held.kind != d.kind else x, held) for x in (base, values)]
-    result = node("scatter", (parts[0], places, parts[1]), (fold, mode), Type(held, base.type.shape))
+    result = node("scatter", (parts[0], flat_indices, parts[1]), (fold, mode), Type(held, base.type.shape))
     if d is BOOL and held is not BOOL:
         return b.truth(result)
     return result if held is d else b.convert(result, d) if d.kind == "f" else b.cast(result, d)
 
 
-def places_along(b: GraphBuilder, shape: Sequence[Dim], indices: Node, target: Target) -> Node:
-    """Places in C order of the elements (before, indices, behind) of an array of `shape`, indexed along one axis."""
+def flat_indices_along(b: GraphBuilder, shape: Sequence[Dim], indices: Node, target: Target) -> Node:
+    """Indices in C order of the elements (before, indices, behind) of an array of `shape`, indexed along one axis."""
     a, rank = target.axis, indices.type.rank
     behind = len(shape) - a - 1
     counted = gathers.positions(b, indices)
-    if target.mode == ORDERED and len(shape) == 1:  # they are places, or NOWHERE
+    if target.mode == ORDERED and len(shape) == 1:  # they are indices, or NOWHERE
         return counted
     counted = counted if target.mode != CHECKED else gathers.from_start(b, counted, shape[a])
-    place = gathers.before_axes(b, counted, behind)
+    flat_index = gathers.before_axes(b, counted, behind)
     for axis in range(a):
         line = gathers.before_axes(b, b.convert(b.iota(shape[axis]), INT64), a - 1 - axis + rank + behind)
-        place = _plus(b, place, line, product(shape[axis + 1 : a + 1]))
+        flat_index = _plus(b, flat_index, line, product(shape[axis + 1 : a + 1]))
     inner = product(shape[a + 1 :])
     if behind:
-        place = b.elementwise("multiply", place, b.extent(inner))
+        flat_index = b.elementwise("multiply", flat_index, b.extent(inner))
     for axis in range(a + 1, len(shape)):
         line = gathers.before_axes(b, b.convert(b.iota(shape[axis]), INT64), len(shape) - 1 - axis)
-        place = _plus(b, place, line, product(shape[axis + 1 :]))
+        flat_index = _plus(b, flat_index, line, product(shape[axis + 1 :]))
     inside = gathers.before_axes(b, gathers.in_range(b, counted, shape[a]), behind)
-    return b.elementwise("where", inside, place, b.literal(NOWHERE))
+    return b.elementwise("where", inside, flat_index, b.literal(NOWHERE))
 
 
-def _plus(b: GraphBuilder, place: Node, line: Node, step: Dim) -> Node:
+def _plus(b: GraphBuilder, flat_index: Node, line: Node, step: Dim) -> Node:
     scaled = line if step == 1 else b.elementwise("multiply", line, b.extent(step))
-    return b.elementwise("add", place, scaled)
+    return b.elementwise("add", flat_index, scaled)
 
 
 def scatter_fold(b: GraphBuilder, base: Node, indices: Node, values: Node, fold: str, target: Target) -> Node:
     """`base` with values merged at indices along an axis; values broadcast to the shape of base[indices]."""
     _refuse_storage(b, base, values)
     base, values = b.strong(base), _alike(b, base, values)
-    places = places_along(b, base.type.shape, indices, target)
-    return merged(b, base, places, _filling(b, values, places.type.shape, "scatter"), fold, target.mode)
+    flat_indices = flat_indices_along(b, base.type.shape, indices, target)
+    return merged(b, base, flat_indices, _filling(b, values, flat_indices.type.shape, "scatter"), fold, target.mode)
 
 
 def _alike(b: GraphBuilder, base: Node, values: Node) -> Node:
@@ -134,7 +135,7 @@ def _refuse_storage(b: GraphBuilder, *arrays: Node) -> None:
 
 
 def scatter_last(b: GraphBuilder, base: Node, indices: Node, values: Node, target: Target) -> Node:
-    """`base` with values written at indices along an axis; of values at one place the last stays, in C order."""
+    """`base` with values written at indices along an axis; of values at one index the last stays, in C order."""
     base, values = b.strong(base), _alike(b, base, values)
     a, shape = target.axis, base.type.shape
     written = (*shape[:a], *indices.type.shape, *shape[a + 1 :])
@@ -142,19 +143,19 @@ def scatter_last(b: GraphBuilder, base: Node, indices: Node, values: Node, targe
     count = product(indices.type.shape)
     spread = shapes.reshape(b, values, (*shape[:a], count, *shape[a + 1 :]))
     flat = shapes.reshape(b, gathers.positions(b, indices), (count,))
-    places = places_along(b, shape[a : a + 1], flat, Target(0, target.mode))
+    flat_indices = flat_indices_along(b, shape[a : a + 1], flat, Target(0, target.mode))
     if len(shape) == 1:
-        return merged(b, base, places, spread, "last", target.mode)
-    last = last_writer(b, shape[a], places, b.convert(b.iota(count), INT64), target.mode)
+        return merged(b, base, flat_indices, spread, "last", target.mode)
+    last = last_writer(b, shape[a], flat_indices, b.convert(b.iota(count), INT64), target.mode)
     read = gathers.at_position(b, spread, a, last, shape[a], gathers.GUARDED)
     there = b.elementwise("greater_equal", last, b.literal(0))
     return b.elementwise("where", gathers.before_axes(b, there, len(shape) - a - 1), read, base)
 
 
-def last_writer(b: GraphBuilder, extent: Dim, places: Node, writers: Node, mode: str) -> Node:
-    """The largest number that writes to each of `extent` places; NOWHERE for none."""
+def last_writer(b: GraphBuilder, extent: Dim, flat_indices: Node, writers: Node, mode: str) -> Node:
+    """The largest number that writes to each of `extent` indices; NOWHERE for none."""
     nothing = shapes.broadcast_to(b, b.convert(b.literal(NOWHERE), INT64), (extent,))
-    return merged(b, nothing, places, writers, "max", mode)
+    return merged(b, nothing, flat_indices, writers, "max", mode)
 
 
 def identity(b: GraphBuilder, fold: str, d: DType, shape: Sequence[Dim]) -> Node:

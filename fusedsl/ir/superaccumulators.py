@@ -2,11 +2,11 @@
 
 A superaccumulator (Kulisch 1981; the chunks are those of Neal 2015, arXiv:1505.05571) holds a float sum as int64
 words, one for each range of exponents: a chunk. A float is an integer shifted within its chunk, so adding it is one
-integer addition; a float64 is two of them, its upper and its lower bits. Places lie in groups of neighbours, chunk by
+integer addition; a float64 is two of them, its upper and its lower bits. Indices lie in groups of neighbours, chunk by
 chunk, so that the chunks that most values fall in lie together.
 
-The fewer terms a place may have, the fewer bits are kept free for their number, and the wider the chunks are. Where
-runs of one place are summed before they are added, additions are few, and words count: chunks are then as wide as they
+The fewer terms an index may have, the fewer bits are kept free for their number, and the wider the chunks are. Where
+runs of one index are summed before they are added, additions are few, and words count: chunks are then as wide as they
 may be, and what a mantissa shifted within its chunk has beyond it is added to the next one.
 """
 
@@ -19,13 +19,13 @@ import numpy as np
 
 from .types import FLOAT32, FLOAT64, DType
 
-# Folds of scatters that add floats to words of shape (groups, chunks, group): up to 2**bits at a place in any order, by
-# the bits; and of places in runs, up to as many as the most.
+# Folds of scatters that add floats to words of shape (groups, chunks, group): up to 2**bits at an index in any order,
+# by the bits; and of indices in runs, up to as many as the most.
 ACCUMULATE = {bits: f"accumulate {bits}" for bits in (20, 24, 28)}
-ACCUMULATE_MANY = {bits: f"accumulate {bits} many" for bits in ACCUMULATE}  # for many places
+ACCUMULATE_MANY = {bits: f"accumulate {bits} many" for bits in ACCUMULATE}  # for many indices
 ACCUMULATE_RUNS = "accumulate runs"
-# Neighbouring places, whose words of one chunk lie together; of many places more: atomics are faster on words that are
-# near. Measured: H100, 16 M float32 into 65,536 places: 350 us in groups of 64, 286 of 512, 246 of 4096
+# Neighbouring indices, whose words of one chunk lie together; of many indices more: atomics are faster on words that
+# are near. Measured: H100, 16 M float32 into 65,536 indices: 350 us in groups of 64, 286 of 512, 246 of 4096
 GROUP, LARGE_GROUP = 64, 4096
 MOST_BITS = max(ACCUMULATE)  # binary logarithm of the values that a word can take, whatever they are
 UP, DOWN = 1, 1 << 32  # what an infinity counts in the last chunk, above and below; a NaN counts as both
@@ -41,7 +41,7 @@ class Superaccumulator:
     low: int  # bits of the lower part of a mantissa; 0 if it has none
     carries: bool = False  # whether the chunks hold so many bits, and what is beyond them goes to the next one
     term_bits: int = MOST_BITS  # binary logarithm of the values that a word can take
-    group: int = GROUP  # neighbouring places
+    group: int = GROUP  # neighbouring indices
 
     @property
     def exponent_bits(self) -> int:
@@ -91,11 +91,11 @@ class Superaccumulator:
             return [(0, mantissa)]
         return [(self.low, mantissa >> self.low), (0, mantissa & ((1 << self.low) - 1))]
 
-    def add_at(self, words: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
-        """Add values at places to words, in C order."""
+    def add_at(self, words: np.ndarray, flat_indices: np.ndarray, values: np.ndarray) -> None:
+        """Add values at indices to words, in C order."""
         grouped = words.reshape(words.size // (self.chunks * self.group), self.chunks, self.group)
         for chunk, word in self.terms(values):
-            np.add.at(grouped, (places // self.group, chunk, places % self.group), word)
+            np.add.at(grouped, (flat_indices // self.group, chunk, flat_indices % self.group), word)
 
 
 def _in_any_order(dtype: DType, mantissa: int, low: int, bits: int, group: int) -> Superaccumulator:

@@ -104,10 +104,10 @@ def _scanned(run: KernelRun, use: ScanUse) -> list[np.ndarray]:
     (axis,) = run.columns
     states = np.broadcast_arrays(*(run.over(run.known[v.name], (axis,)) for v in use.inputs))
     lines = [np.moveaxis(x, axis, 0) for x in states]
-    places = range(len(lines[0]))[:: -1 if use.reverse else 1]
+    positions = range(len(lines[0]))[:: -1 if use.reverse else 1]
     prefixes, state = [np.empty_like(x) for x in lines], run.identity(use)
     state = [np.broadcast_to(np.moveaxis(x, axis, 0)[0], line.shape[1:]) for x, line in zip(state, lines)]
-    for k in places:
+    for k in positions:
         following = run.merged(use, state, [x[k] for x in lines])
         for prefix, part in zip(prefixes, state if use.exclusive else following):
             prefix[k] = part
@@ -125,10 +125,10 @@ def _order(run: KernelRun, sort: Sort) -> None:
     for part, value in (("values", sort.values), ("positions", sort.positions)):
         if value is not None:
             (ranks,) = run.ranks
-            places = ranked[part].take(np.arange(run.axes[ranks]), axis=axis)
-            run.known[value.name] = np.swapaxes(places, axis, ranks).astype(numpy_dtype(value.dtype))
+            read = ranked[part].take(np.arange(run.axes[ranks]), axis=axis)
+            run.known[value.name] = np.swapaxes(read, axis, ranks).astype(numpy_dtype(value.dtype))
     run.body(sort.ranks)
-    for part, rank, value in sort.places:
+    for part, rank, value in sort.rank_reads:
         if isinstance(rank, Value):
             wanted = np.broadcast_to(run.known[rank.name], (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
             row_value = np.take_along_axis(ranked[part], wanted, axis)

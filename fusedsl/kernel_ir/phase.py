@@ -81,7 +81,7 @@ class ScanStep:
 class Sort:
     """Stable sort of a row's elements with their columns. NaN is larger than every number, in either direction.
 
-    A place is an index in the order: a constant, or a row value that `ranks` computes before the elements are read.
+    A rank is an index in the order: a constant, or a row value that `ranks` computes before the elements are read.
     """
 
     key: Value
@@ -90,13 +90,13 @@ class Sort:
     count: int | None  # of the first elements that are needed; None: all
     values: Value | None  # sorted keys, as phases over the sorted axis (`ranks`) read them
     positions: Value | None  # columns of the sorted keys, likewise
-    places: tuple[tuple[str, int | Value, Value], ...] = ()  # row values: ("values" or "positions", place, name)
+    rank_reads: tuple[tuple[str, int | Value, Value], ...] = ()  # row values: ("values" or "positions", rank, name)
     ranks: Body | None = None  # from scalars and what is loaded once a row
 
     @property
     def has_positions(self) -> bool:
         """Whether the columns of the elements are wanted too."""
-        return self.positions is not None or any(part == "positions" for part, _, _ in self.places)
+        return self.positions is not None or any(part == "positions" for part, _, _ in self.rank_reads)
 
 
 @dataclass(frozen=True)

@@ -180,10 +180,10 @@ class DefinedNames:
         if phase.sort is not None:
             are_known([phase.sort.key], known, phase.sort)
             ranks = body(phase.sort.ranks, self.rows) if phase.sort.ranks else {}
-            are_known([place for _, place, _ in phase.sort.places if isinstance(place, Value)], ranks, phase.sort)
+            are_known([rank for _, rank, _ in phase.sort.rank_reads if isinstance(rank, Value)], ranks, phase.sort)
             along = (phase.sort.values, phase.sort.positions)
             self.ranks |= {v.name: v.dtype for v in along if v is not None}
-            self.rows |= {v.name: v.dtype for _, _, v in phase.sort.places}
+            self.rows |= {v.name: v.dtype for _, _, v in phase.sort.rank_reads}
         self.stores(phase.stores, known)
         for scatter in phase.scatters:
             require(known.get(scatter.place) is INT64, "a place is an int64", scatter)

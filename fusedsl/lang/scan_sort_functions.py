@@ -200,7 +200,7 @@ def argsort(b: GraphBuilder, x: Node, axis: int = -1, *, descending: bool = Fals
 
 @function(blame="kth", kth="int", axis="int")
 def partition(b: GraphBuilder, x: Node, kth: int, axis: int = -1):
-    """The element at place `kth` is that of the sorted axis, no larger one before it and no smaller one after it."""
+    """The element at rank `kth` is that of the sorted axis, no larger one before it and no smaller one after it."""
     _check_position(b, x, kth, axis)
     return _ordered(b, x, axis, False)[0]
 
@@ -213,7 +213,7 @@ def argpartition(b: GraphBuilder, x: Node, kth: int, axis: int = -1):
 
 
 def _check_position(b: GraphBuilder, x: Node, kth: int, axis: int) -> None:
-    """Raise, now or in a call, unless an axis has an element at a place."""
+    """Raise, now or in a call, unless an axis has an element at a rank."""
     n = x.type.shape[shapes.normalize_axis(b, x, axis)]
     check = Check("index", (kth, n), "partition", (x.type,), site=b.site)
     if isinstance(n, int) and not -n <= kth < n:

@@ -1,4 +1,4 @@
-"""Built-in scatters, counts and histograms: values written or combined at computed places of a new array.
+"""Built-in scatters, counts and histograms: values written or combined at computed indices of a new array.
 
 The signature of each function is its signature in a program; `@function` gives the kinds that KIND_OF does not have.
 """

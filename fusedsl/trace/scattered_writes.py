@@ -17,16 +17,16 @@ FOLDS = {"add": "sum", "subtract": "sum", "maximum": "max", "minimum": "min"}  #
 
 
 def written(b: GraphBuilder, base: Node, key: tuple, value: Node) -> Node:
-    """`base` after `base[key] = value`, for a key with index arrays; the last of several values at one place stays."""
+    """`base` after `base[key] = value`, for a key with index arrays; the last of several values at one index stays."""
     if len(key) == 1:
         return scatters.scatter_last(b, base, key[0], value, Target(0))
-    return merged_at(b, base, places_of(b, base.type.shape, key), value, "last")
+    return merged_at(b, base, flat_indices_of(b, base.type.shape, key), value, "last")
 
 
-def places_of(b: GraphBuilder, shape: Sequence[Dim], key: tuple) -> Node:
-    """Places in C order of the elements that a subscript selects; negative ones out of range.
+def flat_indices_of(b: GraphBuilder, shape: Sequence[Dim], key: tuple) -> Node:
+    """Indices in C order of the elements that a subscript selects; negative ones out of range.
 
-    They are what the subscript reads of an array of places, counted from 1: out of range it reads 0.
+    They are what the subscript reads of an array of indices, counted from 1: out of range it reads 0.
     """
     line = _line(b, shape, shape)
     one = b.convert(b.literal(1), INT64)
@@ -35,36 +35,36 @@ def places_of(b: GraphBuilder, shape: Sequence[Dim], key: tuple) -> Node:
 
 
 def _line(b: GraphBuilder, extents: Sequence[Dim], shape: Sequence[Dim], without: int | None = None) -> Node:
-    """Places in an array of `shape` of the elements of a box of these extents at its begin, one axis left out."""
-    place = b.convert(b.literal(0), INT64)
+    """Indices in an array of `shape` of the elements of a box of these extents at its begin, one axis left out."""
+    flat_index = b.convert(b.literal(0), INT64)
     for axis, d in enumerate(extents):
         if axis != without:
             line = b.elementwise("multiply", b.convert(b.iota(d), INT64), b.extent(product(shape[axis + 1 :])))
-            place = b.elementwise("add", place, gathers.before_axes(b, line, len(extents) - axis - 1))
-    return place
+            flat_index = b.elementwise("add", flat_index, gathers.before_axes(b, line, len(extents) - axis - 1))
+    return flat_index
 
 
-def places_along(b: GraphBuilder, shape: Sequence[Dim], indices: Node, axis: int) -> Node:
-    """Places of elements (i, ..., indices[i, ..., k], ..., k), as torch.scatter and put_along_axis write them."""
+def flat_indices_along(b: GraphBuilder, shape: Sequence[Dim], indices: Node, axis: int) -> Node:
+    """Indices of elements (i, ..., indices[i, ..., k], ..., k), as torch.scatter and put_along_axis write them."""
     counted = gathers.from_start(b, gathers.positions(b, indices), shape[axis])
     inside = gathers.in_range(b, counted, shape[axis])
     step = b.elementwise("multiply", counted, b.extent(product(shape[axis + 1 :])))
-    place = b.elementwise("add", _line(b, indices.type.shape, shape, axis), step)
-    return b.elementwise("where", inside, place, b.literal(scatters.NOWHERE))
+    flat_index = b.elementwise("add", _line(b, indices.type.shape, shape, axis), step)
+    return b.elementwise("where", inside, flat_index, b.literal(scatters.NOWHERE))
 
 
-def merged_at(b: GraphBuilder, base: Node, places: Node, value: Node, fold: str) -> Node:
-    """`base` with a value, broadcast to the places' shape, merged at places of its C order."""
+def merged_at(b: GraphBuilder, base: Node, flat_indices: Node, value: Node, fold: str) -> Node:
+    """`base` with a value, broadcast to the indices' shape, merged at flat indices in C order."""
     d = base.type.dtype
     value = b.coerce(value, d) if value.type.weak and value.type.dtype.kind != "f" else b.cast(value, d)
-    value = shapes.broadcast_to(b, value, places.type.shape)
+    value = shapes.broadcast_to(b, value, flat_indices.type.shape)
     if fold != "last":
-        return scatters.merged(b, base, places, value, fold)
-    count, size = product(places.type.shape), product(base.type.shape)
+        return scatters.merged(b, base, flat_indices, value, fold)
+    count, size = product(flat_indices.type.shape), product(base.type.shape)
     flat = scatters.merged(
         b,
         shapes.reshape(b, base, (size,)),
-        shapes.reshape(b, places, (count,)),
+        shapes.reshape(b, flat_indices, (count,)),
         shapes.reshape(b, value, (count,)),
         "last",
     )
@@ -81,5 +81,5 @@ def at(recorder: Any, name: str, array: Any, key: tuple, value: Any = None) -> N
         node = recorder.node(value)
         array._check_cast(node, "same_kind")
         node = b.elementwise("negative", node) if name == "subtract" else node
-        places = places_of(b, array.node.type.shape, key)
-        array._write(merged_at(b, array.node, places, node, FOLDS[name]), "unsafe")
+        flat_indices = flat_indices_of(b, array.node.type.shape, key)
+        array._write(merged_at(b, array.node, flat_indices, node, FOLDS[name]), "unsafe")

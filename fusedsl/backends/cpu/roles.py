@@ -139,7 +139,7 @@ class ValueRoles:
         """The row values that a phase defines: fold states and results of its row body."""
         phase = self.kernel.phases[p]
         states = tuple(value for fold in phase.folds for value in fold.accumulators)
-        states += tuple(value for _, _, value in phase.sort.places) if phase.sort else ()
+        states += tuple(value for _, _, value in phase.sort.rank_reads) if phase.sort else ()
         return tuple(dict.fromkeys(states + (phase.row.results if phase.row else ())))
 
     def row_values_before(self, p: int) -> tuple[Value, ...]:

@@ -1,7 +1,7 @@
-"""Scatter kernels: values merged at computed places, in the C order of the elements that they are computed from.
+"""Scatter kernels: values merged at computed indices, in the C order of the elements that they are computed from.
 
-One thread merges them all: threads that share the elements would write to the same places, and threads that share the
-places would each read all elements, and guess which are their own.
+One thread merges them all: threads that share the elements would write to the same indices, and threads that share the
+indices would each read all elements, and guess which are their own.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def _element(kernel: KernelIR, index: str) -> list[str]:
 
 
 def _merge(scatter: Scatter) -> str:
-    k, place, value = scatter.operand, scatter.place, scatter.value
+    k, flat_index, value = scatter.operand, scatter.place, scatter.value
     if scatter.fold == "last":
-        return f"store{k}(p{k}, {place}, {value})"
-    before = f"load{k}(p{k}, {place})"
+        return f"store{k}(p{k}, {flat_index}, {value})"
+    before = f"load{k}(p{k}, {flat_index})"
     word = {"max": "maximum", "min": "minimum"}.get(scatter.fold)
     after = f"{word}({before}, {value})" if word else f"{before} + {value}"
-    return f"store{k}(p{k}, {place}, {after})"
+    return f"store{k}(p{k}, {flat_index}, {after})"

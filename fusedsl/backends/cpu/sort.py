@@ -144,8 +144,8 @@ def _insert(sort: Sort) -> list[str]:
 def read_row_values(sort: Sort) -> list[str]:
     """The row values that are elements of the order, at constants or at ranks that are computed."""
     lines = list(sort.ranks.lines) if sort.ranks else []
-    for part, place, value in sort.places:
-        rank = place if isinstance(place, int) else place.name
+    for part, given, value in sort.rank_reads:
+        rank = given if isinstance(given, int) else given.name
         lines.append(f"{value.name} = {_read(sort, part, f'source + {rank}')}")
     return lines
 

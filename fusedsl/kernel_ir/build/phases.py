@@ -125,14 +125,21 @@ class PhaseBuilder(KernelFrame):
         along = {m.attr[0]: self.builder.value(m) for m in read if isinstance(m.attr[1], Axis)}
         computed = list(dict.fromkeys(m.args[1] for m in read if len(m.args) > 1))
         ranks, names = self._body(computed, available) if computed else (None, {})
-        places = tuple(
+        rank_reads = tuple(
             (m.attr[0], Value(names[m.args[1]], INT64) if len(m.args) > 1 else m.attr[1], self.builder.value(m))
             for m in read
             if not isinstance(m.attr[1], Axis)
         )
         value, whole = Value(lifted, n.type.dtype.compute), count if isinstance(count, int) else None
         return Sort(
-            value, _key_dtype(n.args[0]), descending, whole, along.get("values"), along.get("positions"), places, ranks
+            value,
+            _key_dtype(n.args[0]),
+            descending,
+            whole,
+            along.get("values"),
+            along.get("positions"),
+            rank_reads,
+            ranks,
         )
 
     def picked(self, p: int, depth: Mapping[Node, int]) -> list[Node]:

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import ArgumentError, Unsupported
 from ...ir import shapes
 from ..recorder import Recorder
-from ..scattered_writes import merged_at, places_along
+from ..scattered_writes import flat_indices_along, merged_at
 from ..tracer import Tracer
 
 
@@ -38,8 +38,8 @@ def _put_along_axis(recorder: Recorder, arr: Any, indices: Any, values: Any, axi
     with recorder.at_user_line():
         a = shapes.normalize_axis(b, node, axis)
         wide = (*node.type.shape[:a], at.type.shape[a], *node.type.shape[a + 1 :])
-        places = places_along(b, node.type.shape, shapes.broadcast_to(b, at, wide), a)
-        arr._write(merged_at(b, node, places, recorder.node(values), "last"), "unsafe")
+        flat_indices = flat_indices_along(b, node.type.shape, shapes.broadcast_to(b, at, wide), a)
+        arr._write(merged_at(b, node, flat_indices, recorder.node(values), "last"), "unsafe")
 
 
 SCATTERING: dict[str, Callable[..., Any]] = {

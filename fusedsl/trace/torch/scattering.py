@@ -8,7 +8,7 @@ from ...errors import ArgumentError, DTypeError, Unsupported
 from ...ir import scatters
 from ...ir.graph import Node
 from ...ir.scatters import Target
-from ..scattered_writes import merged_at, places_along, places_of
+from ..scattered_writes import flat_indices_along, flat_indices_of, merged_at
 from ..subscripts import positions
 from .functions import cast, dtype_of, language, recorder_of, torch_function
 from .shapes import axis_of, reshape
@@ -56,12 +56,14 @@ def index_put(input, indices, values, accumulate=False):
     r = recorder_of(input)
     _alike(input, values, "index_put")
     key = tuple(slice(None) if i is None else i for i in indices)
-    places = places_of(r.builder, input.node.type.shape, positions(r, key))
-    return r.tracer(merged_at(r.builder, input.node, places, _node(input, values), "sum" if accumulate else "last"))
+    flat_indices = flat_indices_of(r.builder, input.node.type.shape, positions(r, key))
+    return r.tracer(
+        merged_at(r.builder, input.node, flat_indices, _node(input, values), "sum" if accumulate else "last")
+    )
 
 
 def _places(input: Any, dim: int, index: Any) -> Node:
-    return places_along(recorder_of(input).builder, input.node.type.shape, index.node, axis_of(input, dim))
+    return flat_indices_along(recorder_of(input).builder, input.node.type.shape, index.node, axis_of(input, dim))
 
 
 def _part(index: Any, src: Any) -> Any:

@@ -34,7 +34,7 @@ from ..sort import columns_of, key_codec, load_entries, load_entry, load_entry_a
 from ..sort.emit import THREAD_GROUP, RowSort
 from ..sort.sort_method import sort_of
 from ..tile import Tile
-from .schedule import BITS, BUFFERS, HEADER, SelectSchedule, counters, entry_bytes, first_bins, places_of, ranks
+from .schedule import BITS, BUFFERS, HEADER, SelectSchedule, counters, entry_bytes, first_bins, rank_row_values, ranks
 
 SHARE = ("block_in_row", "blocks_per_row")
 
@@ -75,11 +75,11 @@ class SelectedOrder:
             self.row.bind(load_ranked_entries=load_entries(codec, each))
             self.row.bind(ranked_values=values_of(codec, each), ranked_positions=columns_of(codec, each))
             src.bind("ranks", Tile(width=1, vectors=each, step=schedule.threads, checks="v" * each))
-        for k, place in enumerate(places_of(sort)):
+        for k, rank in enumerate(rank_row_values(sort)):
             if sort.count is None:
                 load = entry_of_rank(chosen, k)
             else:  # the candidates in order are the first of the row
-                load = load_entry_at(codec) if isinstance(place, Value) else load_entry(codec, place)
+                load = load_entry_at(codec) if isinstance(rank, Value) else load_entry(codec, rank)
             self.row.bind(**{f"load_rank_{k}": load})
 
     def count(self, sort: Sort, column: str) -> None:
@@ -93,14 +93,14 @@ class SelectedOrder:
 
     def read(self, sort: Sort) -> None:
         """What a thread holds of the first elements, and the row values that are elements of the order."""
-        src, wanted = self.src, places_of(sort)
+        src, wanted = self.src, rank_row_values(sort)
         if sort.count is not None:
-            rank = f"{self.index}(thread_in_row)"
-            src.assign("ranked", self.functions["load_ranked_entries"]("ordered", rank, self.row.limit_of(sort)))
+            first = f"{self.index}(thread_in_row)"
+            src.assign("ranked", self.functions["load_ranked_entries"]("ordered", first, self.row.limit_of(sort)))
             self.row.read_ranked(sort)
-        for part, place, value in sort.places:
-            k = wanted.index(place)
-            given = ("ordered", place.name) if sort.count is not None and isinstance(place, Value) else ("ordered",)
+        for part, rank, value in sort.rank_reads:
+            k = wanted.index(rank)
+            given = ("ordered", rank.name) if sort.count is not None and isinstance(rank, Value) else ("ordered",)
             src.assign(f"entry_at_{k}", self.functions[f"load_rank_{k}"](*given))
             src.assign(value.name, self.functions[f"entry_{part}"](f"entry_at_{k}"))
             src.ready.add(value.name)
@@ -160,8 +160,8 @@ class SelectedRow:
         self._read(emitter, number, phase, self.sort.count)
         src.emit(functions["add_row_keys"]("counts"))
         self.shared.wait()
-        places = [self._rank(place) for place in ranks(self.order)]
-        src.assign("total", functions["find_ranks"]("counts", "cursors", "columns", *places))
+        wanted = [self._rank(rank) for rank in ranks(self.order)]
+        src.assign("total", functions["find_ranks"]("counts", "cursors", "columns", *wanted))
         self._read(emitter, number, phase, self.sort.gather)
         self.shared.wait()
         with src.if_("block_in_row == 0"):
@@ -171,8 +171,8 @@ class SelectedRow:
         src.assign("ordered", functions["order_kept"]("candidates", "total"))
         self.sort.read(self.order)
 
-    def _rank(self, place: object) -> str:
-        return place.name if isinstance(place, Value) else f"int64({place})"
+    def _rank(self, rank: object) -> str:
+        return rank.name if isinstance(rank, Value) else f"int64({rank})"
 
     def _read(self, emitter: PhaseEmitter, number: int, phase: Phase, take: Callable[[Sort, str], None]) -> None:
         """A reading of the row, whose elements are counted or gathered."""

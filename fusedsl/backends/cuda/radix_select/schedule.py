@@ -21,7 +21,7 @@ FIRST_BITS, BITS = 11, 8  # of the first digit, which is counted in the row itse
 READINGS = 2  # of a row
 BUFFERS = 3  # of counts of digits, in turn: one that is counted in, one that is read, one that is cleared
 STATE_BYTES = 384  # of shared memory before the bins: prefixes, ranks, counts, counters, totals of warps
-HEADER = 4  # counters of a row: two of the barrier, the next place among all candidates and among those collected
+HEADER = 4  # counters of a row: two of the barrier, the next slot of all candidates and of those collected
 THREADS, MORE_BLOCKS_THREADS = 512, 256  # of a block; of one whose threads take so many registers that few fit
 ELEMENTS, BYTES = 8, 32  # of a thread in a tile, and of the widest array there, at most; but a vector at least
 MOST_RANKS = 8
@@ -57,14 +57,14 @@ class SelectSchedule(RowSchedule):
         return replace(launch, semaphores=groups * counters(sort), shared=shared_bytes(sort, self.limit))
 
 
-def places_of(sort: Sort) -> tuple[int | Value, ...]:
+def rank_row_values(sort: Sort) -> tuple[int | Value, ...]:
     """The ranks whose elements are row values."""
-    return tuple(dict.fromkeys(place for _, place, _ in sort.places))
+    return tuple(dict.fromkeys(rank for _, rank, _ in sort.rank_reads))
 
 
 def ranks(sort: Sort) -> tuple[int | Value, ...]:
-    """The ranks that digits are searched for: of the first `count` the last, else those of the places."""
-    return (sort.count - 1,) if sort.count is not None else places_of(sort)
+    """The ranks that digits are searched for: of the first `count` the last, else those of the row values."""
+    return (sort.count - 1,) if sort.count is not None else rank_row_values(sort)
 
 
 def first_bins(sort: Sort) -> int:
@@ -83,13 +83,13 @@ def entry_bytes(sort: Sort) -> int:
 
 
 def shared_bytes(sort: Sort, limit: int) -> int:
-    """Shared memory of a block: its state, and bins in whose place it sorts candidates."""
+    """Shared memory of a block: its state, and bins, over which it sorts candidates."""
     bins = max(first_bins(sort), len(ranks(sort)) << BITS)
     return STATE_BYTES + max(4 * bins, limit * entry_bytes(sort))
 
 
 def can_select(kernel: KernelIR, columns: int) -> bool:
-    """Whether a kernel wants a few places of the order of rows, or its first elements, and nothing else needs a row."""
+    """Whether a kernel wants a few ranks of the order of rows, or its first elements, and nothing else needs a row."""
     sort = sort_of(kernel)
     if sort is None or not can_radix_sort(kernel, columns):
         return False
@@ -121,7 +121,7 @@ def schedule_selection(kernel: KernelIR, extents: Extents, hardware: Hardware, o
     registers = predicted_registers(kernel, hardware, need, blocks, threads)
     slots = hardware.multiprocessors * blocks
     share = min(max(1, slots // rows), -(-max(1, columns) // (threads * width * vectors)))
-    wanted = f"the first {sort.count}" if sort.count is not None else f"{len(ranks(sort))} places"
+    wanted = f"the first {sort.count}" if sort.count is not None else f"{len(ranks(sort))} ranks"
     reason = (
         f"{wanted} of {columns} columns are selected by digits of {FIRST_BITS} and {BITS} bits, without a sort; "
         f"{share} block{'s' * (share > 1)} a row"

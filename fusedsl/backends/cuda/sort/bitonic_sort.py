@@ -46,7 +46,7 @@ def _decoded(e, held, *, order_of: KeyCodec, count: int, kind: types.Type, decod
 
 
 def select_best(order_of: KeyCodec, count: int, each: int, ranks: tuple[int, ...] = ()) -> Callable:
-    """`best(entries)`: (the places that the thread holds: lane, lane + threads …; then some places, for all threads).
+    """`best(entries)`: (the ranks that the thread holds: lane, lane + threads …; then some ranks, for all threads).
 
     Each thread puts its own entries in order; then the best of their first entries is taken out `count` times. The
     thread group is a warp or a part of one.

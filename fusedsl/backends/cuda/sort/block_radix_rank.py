@@ -1,6 +1,6 @@
 """Block radix rank: digits of sort keys, and their stable ranks in a block by counts of each warp.
 
-Each warp counts its digits in counters of its own, whose offsets are found for all bins at once. The place of an
+Each warp counts its digits in counters of its own, whose offsets are found for all bins at once. The slot of an
 element is then its warp's next one for its digit: warps take elements in order, and votes tell the lanes of one digit
 (Merrill and Grimshaw 2011; CUB: early counts).
 """
@@ -232,7 +232,7 @@ class DigitRanks:
             offsets = [b.add(offset, count) for offset, count in zip(offsets, counts)]
 
     def slots(self, digits: list[ir.Value]) -> list[ir.Value]:
-        """The places of a thread's digits, which come one after another; each warp's lanes before its next ones."""
+        """The slots of a thread's digits, which come one after another; each warp's lanes before its next ones."""
         e, b, lane = self.e, self.e.builder, lane_of(self.e)
         lower = b.sub(b.shl(I32(1), lane), I32(1))
         masks = [same_digit(e, digit) for digit in digits]

@@ -17,7 +17,7 @@ from .block_radix_rank import BINS, DIGIT_BITS, DigitKeys, DigitRanks, lane_of, 
 from .sort_keys import Entry, KeyCodec
 from .sort_method import STATIC_SHARED, block_radix_bytes
 
-AT_ONCE = 4  # places that a thread finds before it stores what goes there
+AT_ONCE = 4  # slots that a thread computes before it stores to them
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def sort_row(sorter: BlockRadix) -> Callable:
 
 
 def _store_tile(e: Emitter, sorter: BlockRadix, room: ir.Value, elements: list, rooms: list, first: ir.Value) -> None:
-    """Words to the places of their columns; what precedes an unaligned row comes behind it, and is missing."""
+    """Words to the slots of their columns; what precedes an unaligned row comes behind it, and is missing."""
     b, tile, words = e.builder, sorter.codec.tile, sorter.words_at(e, room)
     begin = first if first.type == I32 else b.trunc(first, I32)
     for number, element in enumerate(elements):
@@ -147,23 +147,23 @@ def _half(e: Emitter, pair: ir.Value, number: int) -> ir.Value:
 
 @emitted(lambda sorter, each: sorter.codec.tuple_of(each))
 def load_sorted(e, room, first, limit, *, sorter: BlockRadix, each: int):
-    """`load(room, first, limit)`: the entries in places first, first + threads … below `limit`."""
+    """`load(room, first, limit)`: the entries in slots first, first + threads … below `limit`."""
     codec = sorter.codec
     return codec.entries_from(e, each, first, limit, lambda slot: _entry_at(e, sorter, room, slot))
 
 
 @emitted(lambda sorter: sorter.codec.tuple_of(1))
 def load_sorted_entry(e, room, *, sorter: BlockRadix, rank: int):
-    """`load(room)`: the entry in one place."""
+    """`load(room)`: the entry in one slot."""
     codec = sorter.codec
     return codec.packed(e, [_entry_at(e, sorter, room, I32(rank))])
 
 
 @emitted(lambda sorter: sorter.codec.tuple_of(1))
-def load_sorted_entry_at(e, room, place, *, sorter: BlockRadix):
-    """`load(room, place)`: the entry in the place of this number."""
+def load_sorted_entry_at(e, room, slot, *, sorter: BlockRadix):
+    """`load(room, slot)`: the entry in the slot of this number."""
     codec = sorter.codec
-    return codec.packed(e, [_entry_at(e, sorter, room, place)])
+    return codec.packed(e, [_entry_at(e, sorter, room, slot)])
 
 
 def _entry_at(e: Emitter, sorter: BlockRadix, room: ir.Value, slot: ir.Value) -> Entry:

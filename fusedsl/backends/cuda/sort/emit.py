@@ -156,7 +156,7 @@ class RowSort:
                 src.assign(
                     f"{', '.join(names)}{',' if len(names) == 1 else ''}", functions["select_best_entries"]("entries")
                 )
-                self._read_places(sort)
+                self._read_ranks(sort)
             case "network":
                 src.assign("buffer", functions["sort_buffer"]())
                 src.emit(functions["sort_entries"]("buffer", "entries"))
@@ -179,35 +179,35 @@ class RowSort:
             self._take(phase.sort, "merged")
 
     def limit_of(self, sort: Sort) -> str:
-        """How many places of the order there are."""
+        """How many ranks of the order there are."""
         return f"{self.index}({'columns' if sort.count is None else sort.count})"
 
     def _take(self, sort: Sort, buffer: str) -> None:
-        """The places that a thread holds, and those that are row values."""
+        """The ranks that a thread holds, and those that are row values."""
         if self.method.per_thread:
             limit, first = self.limit_of(sort), f"{self.index}(thread_in_row)"
             self.src.assign("ranked", self.functions["load_ranked_entries"](buffer, first, limit))
         for rank in _ranks(sort):
             given = () if isinstance(rank, int) else (rank.name,)
             self.src.assign(_entry(rank), self.functions[f"load_{_entry(rank)}"](buffer, *given))
-        self._read_places(sort)
+        self._read_ranks(sort)
 
-    def _read_places(self, sort: Sort) -> None:
-        for part, rank, value in sort.places:
+    def _read_ranks(self, sort: Sort) -> None:
+        for part, rank, value in sort.rank_reads:
             self.src.assign(value.name, self.functions[f"entry_{part}"](_entry(rank)))
             self.src.ready.add(value.name)
         if self.method.per_thread:
             self.read_ranked(sort)
 
     def read_ranked(self, sort: Sort) -> None:
-        """The values and positions of the places that a thread holds."""
+        """The values and positions of the ranks that a thread holds."""
         for part, value in (("values", sort.values), ("positions", sort.positions)):
             if value is not None:
                 self.src.assign(value.name, self.functions[f"ranked_{part}"]("ranked"))
                 self.src.ready.add(value.name)
 
     def provide(self, emitter: PhaseEmitter, phase: Phase, sort: Sort) -> set[str]:
-        """Provide what a phase over the places of the order reads beside it; the names of the order's own elements."""
+        """Provide what a phase over the ranks of the order reads beside it; the names of the order's own elements."""
         ranked = {v.name for v in (sort.values, sort.positions) if v is not None}
         for value in phase.element.args:
             if value.name not in ranked:
@@ -215,7 +215,7 @@ class RowSort:
         return ranked
 
     def emit_phase(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
-        """A phase over the places of the order: those that a thread holds, or a loop over all."""
+        """A phase over the ranks of the order: those that a thread holds, or a loop over all."""
         src, sort = self.src, sort_of(self.src.kernel)
         assert sort is not None
         limit, ranked = self.limit_of(sort), self.provide(emitter, phase, sort)
@@ -231,7 +231,7 @@ class RowSort:
         src.ready -= ranked
 
     def work(self, number: int, phase: Phase, limit: str, stores_if: str = "") -> None:
-        """The body, the stores (of blocks where `stores_if` holds) and the folds of the places at `rank`."""
+        """The body, the stores (of blocks where `stores_if` holds) and the folds of the ranks at `rank`."""
         src, kernel, stores = self.src, self.src.kernel, []
         src.apply(RANKS.elementwise, f"phase_{number}", phase.element)
         for k, store in enumerate(phase.stores):
@@ -251,8 +251,8 @@ class RowSort:
 
 
 def _ranks(sort: Sort) -> tuple[int | Value, ...]:
-    """The places of the order that are row values."""
-    return tuple(dict.fromkeys(rank for _, rank, _ in sort.places))
+    """The ranks of the order that are row values."""
+    return tuple(dict.fromkeys(rank for _, rank, _ in sort.rank_reads))
 
 
 def _entry(rank: int | Value) -> str:

@@ -49,7 +49,7 @@ def _halves(e: Emitter, work: ir.Value, half: ir.Value, turn: ir.Value) -> tuple
 
 
 def _merged_index(e: Emitter, order: KeyCodec, here, slot: ir.Value, run: ir.Value, total: ir.Value):
-    """An entry, and its place behind the entries of its own run and of the other that come before it."""
+    """An entry, and its slot behind the entries of its own run and of the other that come before it."""
     b = e.builder
     entry, own = order.get(e, here, slot, GLOBAL), b.and_(slot, b.sub(I64(0), run))
     other = b.xor(own, run)

@@ -60,14 +60,14 @@ class RankedRow(RowSort):
         for part, value in (("values", sort.values), ("positions", sort.positions)):
             if value is not None:
                 self.bind(**{f"ranked_{part}": ranked(sorter, part, READ_AHEAD)})
-        for part in dict.fromkeys(part for part, _, _ in sort.places):
+        for part in dict.fromkeys(part for part, _, _ in sort.rank_reads):
             self.bind(**{f"entry_{part}": ranked(sorter, part, 0)})
         src.bind("ranks", Tile(width=1, vectors=READ_AHEAD, step=threads, checks="v" * READ_AHEAD))
 
     def end(self, phase: Phase) -> None:
         """The row values that are elements of the order."""
-        for part, place, value in phase.sort.places if phase.sort else ():
-            rank = place if isinstance(place, int) else place.name
+        for part, given, value in phase.sort.rank_reads if phase.sort else ():
+            rank = given if isinstance(given, int) else given.name
             self.src.assign(value.name, self.functions[f"entry_{part}"](*ROW, rank, "columns"))
             self.src.ready.add(value.name)
 

@@ -11,7 +11,7 @@ from ..tile.tile import Tile
 from .block_radix_rank import BINS, DIGIT_BITS, DigitRanks, lane_of, opaque, warp_of
 from .onesweep_lookback import BinLookback, RadixSorter, at, narrow, shared, thread, wide
 
-AT_ONCE, AT_ONCE_WITH_COLUMNS = 3, 2  # places that a thread finds before it stores what goes there
+AT_ONCE, AT_ONCE_WITH_COLUMNS = 3, 2  # slots that a thread computes before it stores to them
 
 
 def store_words(sorter: RadixSorter, tile: Tile) -> Callable:
@@ -138,7 +138,7 @@ class Sweep:
             self.lookback.publish_partial(tile, totals[0])
             held = self._columns(moves, start, room) if self.sorter.positions else []
             e.barrier()
-            self._place_words(words, held)
+            self._store_sorted_words(words, held)
             before = self.lookback.before(tile, totals[0], carried)
             with b.if_then(b.icmp_unsigned("<", self.own, I32(BINS))):
                 first = b.load(shared(e, self.sorter.begins(e), self.own))
@@ -167,7 +167,7 @@ class Sweep:
             loaded.append(e.asm(kind, piece, f"={letter},l,r", [base, left], side_effect=True))
         return loaded
 
-    def _place_words(self, words: list[ir.Value], columns: list[ir.Value]) -> None:
+    def _store_sorted_words(self, words: list[ir.Value], columns: list[ir.Value]) -> None:
         """Put the words, and their columns, where they belong in the tile."""
         e, b, shared_columns = self.e, self.e.builder, self.sorter.shared_columns(self.e)
         at_once = AT_ONCE if not columns else AT_ONCE_WITH_COLUMNS if e.cc >= (9, 0) else 1  # as registers last
@@ -180,7 +180,7 @@ class Sweep:
                 b.store(column, shared(e, shared_columns, slot))
 
     def _store(self, room: ir.Value) -> None:
-        """The tile's words and columns go to the places of their bins in the row."""
+        """The tile's words and columns are stored to their bins in the row."""
         e, b, threads, size = self.e, self.e.builder, self.sorter.threads, self.sorter.word
         words = shared(e, self.words, self.own)
         columns = shared(e, self.sorter.shared_columns(e), self.own)

@@ -64,7 +64,7 @@ class RadixSorter:
         return e.builder.gep(self.counters(e), [I32(self.threads // WARP * BINS)])
 
     def begins(self, e: Emitter) -> ir.Value:
-        """The place in the row of the first word of each bin."""
+        """The offset in the row of the first word of each bin."""
         return e.builder.gep(self.shifts(e), [I32(BINS)])
 
     def totals(self, e: Emitter) -> ir.Value:

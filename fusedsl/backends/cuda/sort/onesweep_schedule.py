@@ -65,7 +65,7 @@ def counters(sort: Sort) -> int:
 
 
 def tile_bytes(sort: Sort, threads: int, tile: int) -> int:
-    """Shared memory of a block: words and columns of a tile, counters of each warp, places of bins, totals."""
+    """Shared memory of a block: words and columns of a tile, counters of each warp, offsets of bins, totals."""
     return tile * (word_bytes(sort) + 4 * sort.has_positions) + 4 * (threads // WARP * BINS + 2 * BINS + SCAN_WORDS)
 
 

@@ -18,7 +18,7 @@ from .sort_method import STATIC_SHARED, SortMethod, block_radix_bytes, needs_wid
 
 MOST_DIGIT_THREADS = 512  # threads that sort a row by digits
 LEAST_THREADS = 4  # of a row that is sorted in registers
-PASS_REGISTERS = 30  # registers of a thread that ranks digits, beside its words and their places
+PASS_REGISTERS = 30  # registers of a thread that ranks digits, beside its words and their slots
 ADDRESSING = 20  # registers for addresses and counters
 ROUNDS, ROUNDS_COLUMNS = 32, 1024  # most results and columns of a top-k by repeated extraction of the best
 SHORTER = (32, 128, 256, 512)  # classes of lengths that share a binary
@@ -179,7 +179,7 @@ def _sorted(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Ha
 
 
 def _digit_registers(kernel: KernelIR, schedule: SortSchedule) -> float:
-    """Registers of a thread that sorts by digits: its words and their places, or what it loads; columns in pairs."""
+    """Registers of a thread that sorts by digits: its words and their slots, or what it loads; columns in pairs."""
     sort, elements = sort_of(kernel), schedule.width * schedule.vectors
     assert sort is not None
     word = 2 if sort.key.dtype.bits == 64 else 1

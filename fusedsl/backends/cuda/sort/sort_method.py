@@ -16,7 +16,7 @@ TAG_COLUMNS = 1 << 31  # columns whose tags have 32 bits: an entry of one word h
 
 @dataclass(frozen=True)
 class SortMethod:
-    """How the order of a row is found; a thread holds `per_thread` places of it (0: they are looped over).
+    """How the order of a row is found; a thread holds `per_thread` ranks of it (0: they are looped over).
 
     "rounds": the best is taken out again and again. "network": a warp, or a part of one, sorts the row in registers.
     "digits": a block sorts it digit by digit, in `size` words of shared memory.
