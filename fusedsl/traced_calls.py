@@ -127,13 +127,13 @@ def repeat_call(call: FusedCall) -> Callable[[Sequence[Any], Sequence[Any] | Non
     again = call.program.again
     if call.outs is None:
         return again
-    places = [k for k, value in enumerate(call.values) if is_array(value)]
-    if any(not call.values[k].shape for k in places):
+    arrays = [k for k, value in enumerate(call.values) if is_array(value)]
+    if any(not call.values[k].shape for k in arrays):
         return lambda values, outs: None  # their addresses are not read
 
     def separate_outputs(values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
-        addresses = {argument_key(values[k])[1] for k in places}
-        return again(values, outs) if len(addresses) == len(places) else None
+        addresses = {argument_key(values[k])[1] for k in arrays}
+        return again(values, outs) if len(addresses) == len(arrays) else None
 
     return separate_outputs
 

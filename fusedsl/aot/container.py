@@ -1,4 +1,4 @@
-"""The file format of saved kernels: magic number, digest, then compressed JSON and machine code."""
+"""Container format of saved kernels: a header (magic number, digest), then compressed JSON and machine code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import ArgumentError
 
 MAGIC = b"\x8bFUSED\r\n"  # not text, and damaged by any conversion of text
 FORMAT = 5
-HEAD = struct.Struct("<8sI32s")  # the magic number, the format, the sha256 of both and of all that follows
+HEADER = struct.Struct("<8sI32s")  # the magic number, the format, the sha256 of both and of all that follows
 LENGTH = struct.Struct("<Q")
 OLDER = b"PK"  # format 1 was a ZIP archive
 
@@ -23,7 +23,7 @@ def pack(manifest: Mapping[str, Any], blobs: Mapping[str, bytes]) -> bytes:
     index = {"manifest": manifest, "blobs": [[name, len(blob)] for name, blob in blobs.items()]}
     text = json.dumps(index, separators=(",", ":")).encode()
     body = zlib.compress(b"".join((LENGTH.pack(len(text)), text, *blobs.values())))
-    return HEAD.pack(MAGIC, FORMAT, _digest(FORMAT, body)) + body
+    return HEADER.pack(MAGIC, FORMAT, _digest(FORMAT, body)) + body
 
 
 def unpack(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -33,10 +33,10 @@ def unpack(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, bytes]]:
     """
     if data[: len(MAGIC)] != MAGIC:
         raise misfit(f"{name} is of an older format" if data[:2] == OLDER else f"{name} is no saved kernel")
-    if len(data) < HEAD.size:
+    if len(data) < HEADER.size:
         raise misfit(f"{name} is cut off")
-    _, version, digest = HEAD.unpack_from(data)
-    body = data[HEAD.size :]
+    _, version, digest = HEADER.unpack_from(data)
+    body = data[HEADER.size :]
     if digest != _digest(version, body):
         raise misfit(f"{name} is damaged or cut off: its checksum is wrong")
     if version != FORMAT:

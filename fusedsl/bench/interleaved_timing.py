@@ -33,8 +33,11 @@ def compare(
     repetitions: int,
     once: Collection[str] = (),
 ) -> dict[str, list[float]]:
-    """Times by peer, of so many calls each (of those in `once`, of the first round's alone), of which the report gets a
-    row each, in the order of the peers: of one that raises, or of which a text says why it is left out, with that."""
+    """Times of `repetitions` calls by peer, in rounds; peers in `once` are timed in the first round alone.
+
+    The report gets a row for each peer, in their order. A peer that raises, or whose entrant is a text that says why it
+    is left out, has a row with that text instead of times.
+    """
     timers: dict[str, Timer] = {}
     errors: dict[str, float | None] = {}
     failed: dict[str, Row] = {}
@@ -65,8 +68,10 @@ def _row(subject: Subject, name: str, times: list[float], error: float | None) -
 
 
 def turns(names: Sequence[str], repetitions: int, once: Collection[str] = ()) -> Iterator[tuple[str, int]]:
-    """(peer, calls to time), one after the other: each peer's calls are spread over the rounds, and each round begins
-    so many peers further on that all have stood early and late."""
+    """(peer, calls to time), one after the other: each peer's calls are spread over the rounds.
+
+    Each round begins with another peer, so that every peer is early in one round and late in another.
+    """
     for turn in range(ROUNDS):
         count = -(-repetitions * (turn + 1) // ROUNDS) - -(-repetitions * turn // ROUNDS)
         first = len(names) * turn // ROUNDS

@@ -24,7 +24,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """A line: `kind` is its place among the colours."""
+    """A line: `kind` is the index of its colour."""
 
     name: str
     kind: int
@@ -94,25 +94,25 @@ def marker(kind: int, x: float, y: float, lost: bool = False, label: str = "") -
 
 
 def _line(series: Series, axes: Axes) -> Iterator[str]:
-    places = [(axes.across(p.x), axes.down(p.y)) for p in series.points]
-    if len(places) > 1:
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    pixels = [(axes.across(p.x), axes.down(p.y)) for p in series.points]
+    if len(pixels) > 1:
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in pixels)
         yield f'<polyline class="line s{series.kind}" points="{path}"/>'
-    for (x, y), point in zip(places, series.points):
+    for (x, y), point in zip(pixels, series.points):
         yield marker(series.kind, x, y, point.lost, point.label)
 
 
 def _grid(axes: Axes, unit: str) -> Iterator[str]:
     for y, label in _ticks(axes, unit):
-        place = axes.down(y)
-        yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{place:.1f}" y2="{place:.1f}"/>'
-        yield f'<text x="{LEFT - 6}" y="{place + 4:.1f}" text-anchor="end">{label}</text>'
+        height = axes.down(y)
+        yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>'
+        yield f'<text x="{LEFT - 6}" y="{height + 4:.1f}" text-anchor="end">{label}</text>'
     low, high = (math.log2(x) for x in axes.x)
     step = max(1, math.ceil((high - low) / 5))
     for power in range(math.ceil(low), math.floor(high) + 1, step):
-        place = axes.across(2.0**power)
-        yield f'<line class="grid" x1="{place:.1f}" x2="{place:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
-        yield f'<text x="{place:.1f}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">{_count(2**power)}</text>'
+        across = axes.across(2.0**power)
+        yield f'<line class="grid" x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
+        yield f'<text x="{across:.1f}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">{_count(2**power)}</text>'
     yield f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 4}" text-anchor="end">elements</text>'
 
 

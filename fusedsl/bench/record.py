@@ -107,10 +107,10 @@ def now() -> str:
 def quantile(times: Sequence[float], share: float) -> float:
     """The value below which `share` of the times lie, interpolated."""
     ordered = sorted(times)
-    place = share * (len(ordered) - 1)
-    low = math.floor(place)
+    rank = share * (len(ordered) - 1)
+    low = math.floor(rank)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+    return ordered[low] + (rank - low) * (ordered[high] - ordered[low])
 
 
 def times_row(

@@ -31,16 +31,16 @@ def of_gather(b: GraphBuilder, n: Node, g: Node) -> Node:
     extents = x.type.shape
     arrays = [_of_rank(b, a, n.type.rank) for a in arrays]
     # the axis of x that each axis of the result runs along
-    places = {k: axis for axis, (kind, k) in enumerate(entries) if kind == "axis" and not b.is_unit(extents[axis])}
+    axis_of = {k: axis for axis, (kind, k) in enumerate(entries) if kind == "axis" and not b.is_unit(extents[axis])}
     read: dict[int, Node] = {}  # the positions that are read along other axes of x
     for axis, k in [(axis, k) for axis, (kind, k) in enumerate(entries) if kind == "at"]:
         shift = _shift_of(b, arrays[k])
-        if shift is None or shift[0] in places or not _inverts(shift[1], mode):
+        if shift is None or shift[0] in axis_of or not _inverts(shift[1], mode):
             read[axis] = from_start(b, arrays[k], extents[axis]) if mode in COUNTING_BACK else arrays[k]
             continue
         g, *arrays = (_moved_back(b, y, shift, extents[axis], mode) for y in (g, *arrays))
-        places[shift[0]] = axis
-    return _sum_of_reads(b, x, g, places, read)
+        axis_of[shift[0]] = axis
+    return _sum_of_reads(b, x, g, axis_of, read)
 
 
 def _of_rank(b: GraphBuilder, x: Node, rank: int) -> Node:
@@ -91,12 +91,12 @@ def _only_adds_axes(n: Node) -> bool:
 
 
 def _inverts(offset: Dim, mode: str) -> bool:
-    """Whether each position is read from one place: a negative one must not count from the end unless all wrap."""
+    """Whether each position is read at one position: a negative one must not count from the end unless all wrap."""
     return mode != CHECKED or (isinstance(offset, int) and offset >= 0)
 
 
 def _moved_back(b: GraphBuilder, y: Node, shift: tuple[int, Dim], extent: Dim, mode: str) -> Node:
-    """`y` along the axis that was read, whose place j is place j - offset of the result."""
+    """`y` along the axis that was read, whose element j is element j - offset of the result."""
     axis, offset = shift
     count = y.type.shape[axis]
     if b.is_unit(count):
@@ -110,17 +110,17 @@ def _moved_back(b: GraphBuilder, y: Node, shift: tuple[int, Dim], extent: Dim, m
 # -- sums of reads
 
 
-def _sum_of_reads(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], read: Mapping[int, Node]) -> Node:
-    """The sum, over the axes of the result that have no place in x, of what was read at each position of x."""
+def _sum_of_reads(b: GraphBuilder, x: Node, g: Node, axis_of: Mapping[int, int], read: Mapping[int, Node]) -> Node:
+    """The sum, over the axes of the result that x does not have, of what was read at each position of x."""
     rank = x.type.rank
-    others = [k for k in range(g.type.rank) if k not in places]
+    others = [k for k in range(g.type.rank) if k not in axis_of]
     count = product(g.type.shape[k] for k in others if not b.is_unit(g.type.shape[k]))
     if read and not _are_few(b, count, read.values()):
-        return sum_at(b, x, _indices_in(b, x, g, places, read), shapes.broadcast_to(b, g, g.type.shape))
-    g = _arranged(b, g, places, others, rank)
+        return sum_at(b, x, _indices_in(b, x, g, axis_of, read), shapes.broadcast_to(b, g, g.type.shape))
+    g = _arranged(b, g, axis_of, others, rank)
     for axis, position in read.items():
         line = before_axes(b, b.iota(x.type.shape[axis]), rank - axis - 1 + len(others))
-        here = b.elementwise("equal", _arranged(b, position, places, others, rank), line)
+        here = b.elementwise("equal", _arranged(b, position, axis_of, others, rank), line)
         g = masked(b, here, g)
     if not others:
         return g
@@ -134,9 +134,9 @@ def _are_few(b: GraphBuilder, count: Dim, positions: Iterable[Node]) -> bool:
     return b.is_unit(expression("fits", count, FEW_COMPUTED))
 
 
-def _indices_in(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], read: Mapping[int, Node]) -> Node:
+def _indices_in(b: GraphBuilder, x: Node, g: Node, axis_of: Mapping[int, int], read: Mapping[int, Node]) -> Node:
     """The position in x's C order that each element was read at; NOWHERE where that is out of range."""
-    extents, axis_at = x.type.shape, {axis: k for k, axis in places.items()}
+    extents, axis_at = x.type.shape, {axis: k for k, axis in axis_of.items()}
     index, there = b.convert(b.literal(0), INT64), b.literal(True)
     for axis, extent in enumerate(extents):
         if axis in axis_at:
@@ -153,9 +153,9 @@ def _indices_in(b: GraphBuilder, x: Node, g: Node, places: Mapping[int, int], re
     return shapes.broadcast_to(b, index, g.type.shape)
 
 
-def _arranged(b: GraphBuilder, y: Node, places: Mapping[int, int], others: Sequence[int], rank: int) -> Node:
-    """An array of the result's axes with the axes of x first, of extent 1 where they have no place in it."""
-    axis_at = {axis: k for k, axis in places.items()}
+def _arranged(b: GraphBuilder, y: Node, axis_of: Mapping[int, int], others: Sequence[int], rank: int) -> Node:
+    """An array of the result's axes with the axes of x first, of extent 1 where the result lacks them."""
+    axis_at = {axis: k for k, axis in axis_of.items()}
     y = shapes.transpose(b, y, [axis_at[axis] for axis in sorted(axis_at)] + list(others))
     old = iter(y.type.shape)
     key = [whole_axis(next(old)) if axis in axis_at else ("new",) for axis in range(rank)]

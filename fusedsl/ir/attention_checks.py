@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 
 from .graph import Check
 
-PLACES = "bhij"  # names of a pair's indices in score and mask expressions, in axis order
+INDICES = "bhij"  # names of a pair's indices in score and mask expressions, in axis order
 
 # What to do where operands of attention do not agree, by what they are to agree in.
 AGREEMENT = {
@@ -93,9 +93,9 @@ def completed(name: str, shape: Sequence[int], extents: Mapping[str, int], writt
 
 def indexing_help(name: str, shape: Sequence[int], runs: Sequence[int]) -> str | None:
     """How to index a named array whose axes are not the last ones."""
-    extents = dict(zip(PLACES, runs))
-    aligned = _indices(shape, PLACES[len(PLACES) - len(shape) :], extents) if len(shape) <= len(PLACES) else None
-    return None if aligned or not shape or not name or name in ("score", *PLACES) else indexed(name, shape, extents)
+    extents = dict(zip(INDICES, runs))
+    aligned = _indices(shape, INDICES[len(INDICES) - len(shape) :], extents) if len(shape) <= len(INDICES) else None
+    return None if aligned or not shape or not name or name in ("score", *INDICES) else indexed(name, shape, extents)
 
 
 def _indices(shape: Sequence[int], letters: Sequence[str], extents: Mapping[str, int]) -> list[str] | None:
@@ -106,10 +106,10 @@ def _indices(shape: Sequence[int], letters: Sequence[str], extents: Mapping[str,
 def _meanings(values: Sequence[int]) -> list[tuple[str, ...]]:
     """Indices that the axes of an unindexed array may stand for."""
     *shape, b, h, i, j = values
-    extents = dict(zip(PLACES, (b, h, i, j)))
-    ways = combinations(PLACES, len(shape))
+    extents = dict(zip(INDICES, (b, h, i, j)))
+    ways = combinations(INDICES, len(shape))
     fitting = [letters for letters in ways if all(extents[letter] == n for letter, n in zip(letters, shape))]
-    has_one_reading = min(shape) > 1 and tuple(PLACES[-len(shape) :]) in fitting
+    has_one_reading = min(shape) > 1 and tuple(INDICES[-len(shape) :]) in fitting
     return fitting if has_one_reading else []
 
 
@@ -125,6 +125,6 @@ def _reach_words(check: Check, values: Sequence[int], shape: Sequence[int]) -> W
     message = f"{name} has {have} element{'s' * (have != 1)} along axis {axis}, and {check.what} runs to {runs}"
     if have == 1:
         return message, None, f"write {at_zero}", "attention"
-    way = indexed(name, shape, dict(zip(PLACES, extents)))
+    way = indexed(name, shape, dict(zip(INDICES, extents)))
     otherwise = f"give it {runs} elements, or say what holds beyond: where({check.what} < {have}, ..., 0)"
     return message, None, f"write {way}" if way else otherwise, "attention"

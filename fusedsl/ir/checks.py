@@ -177,7 +177,7 @@ def _reshape_words(shown: str, count: int, asked: list[int]):
 def _broadcast_words(check, shown, values, extents):
     a, b, axis = values[:3]
     rank = max(t.rank for t in check.operands)
-    place = "last axis" if axis == -1 else f"{ORDINALS[rank + axis] if rank + axis < 8 else rank + axis} axis"
+    axis_name = "last axis" if axis == -1 else f"{ORDINALS[rank + axis] if rank + axis < 8 else rank + axis} axis"
     if check.what in FIXED:
         message, help = FIXED[check.what]
         named = [check.names[k] if k < len(check.names) and check.names[k] else t for k, t in enumerate(shown)]
@@ -186,7 +186,7 @@ def _broadcast_words(check, shown, values, extents):
         words = (
             t.format(*shown, x=named[0], y=named[-1], shape=shape, elements=elements, b=b) for t in (message, help)
         )
-        return next(words), f"{a} and {b} differ in the {place}", next(words), "broadcast"
+        return next(words), f"{a} and {b} differ in the {axis_name}", next(words), "broadcast"
     every = range(len(check.operands))
     differing = [k for k in every if _extent(check.operands[k], axis, extents) in (a, b)] or every
     short = min(differing, key=lambda k: math.prod(evaluate(d, extents) for d in check.operands[k].shape) or 1)
@@ -194,7 +194,7 @@ def _broadcast_words(check, shown, values, extents):
     name = check.names[short] if short < len(check.names) and check.names[short] else shown[short]
     return (
         f"cannot {phrase(check.what, shown)}",
-        f"{a} and {b} differ in the {place}",
+        f"{a} and {b} differ in the {axis_name}",
         f"{name} needs {other} elements{' there' * (check.operands[short].rank > 1)}, or 1",
         "broadcast",
     )

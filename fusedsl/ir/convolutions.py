@@ -17,7 +17,7 @@ from .graph import Node
 
 MOST_AXES = 3  # besides those of samples and channels
 MOST_TAPS = 256  # of one channel, whose products are added one by one
-PLACES, TAPS = "hwd", "ijk"  # letters of the axes of windows, and of the axes along which a window lies
+OUTPUT_AXES, TAPS = "hwd", "ijk"  # letters of the axes of windows, and of the axes along which a window lies
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ def convolve(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> Node:
 
 
 def _subscripts(how: Convolution, grouped: bool) -> Subscripts:
-    """Samples n, groups g, channels c and o, places h, w, d, taps i, j, k."""
-    places, taps, group = PLACES[: how.axes], TAPS[: how.axes], "g" if grouped else ""
+    """Samples n, groups g, channels c and o, windows h, w, d, taps i, j, k."""
+    outputs, taps, group = OUTPUT_AXES[: how.axes], TAPS[: how.axes], "g" if grouped else ""
     if how.channels_last:
-        return Subscripts(f"n{places}{group}c{taps}", f"{group}o{taps}c", f"n{places}{group}o")
-    return Subscripts(f"n{group}c{places}{taps}", f"{group}oc{taps}", f"n{group}o{places}")
+        return Subscripts(f"n{outputs}{group}c{taps}", f"{group}o{taps}c", f"n{outputs}{group}o")
+    return Subscripts(f"n{group}c{outputs}{taps}", f"{group}oc{taps}", f"n{group}o{outputs}")
 
 
 def _require_shapes(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> None:

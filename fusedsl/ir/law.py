@@ -19,7 +19,7 @@ class Law:
 
 
 LOW = {8: -128, 32: -(2**31), 64: -(2**63)}
-TINY, HALF_STEP = 2.0**-140, 2.0**-24  # below the normal float32 numbers; half of float32's last place at 1
+TINY, HALF_STEP = 2.0**-140, 2.0**-24  # below the normal float32 numbers; half an ulp of float32 at 1
 
 
 def law(says: str, elsewhere: str, text: str, *columns: Column) -> Law:

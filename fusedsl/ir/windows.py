@@ -158,8 +158,8 @@ class _Elements:
     def _at(self, x: Node, j: int) -> Node:
         if self._is_constant(x):
             return x
-        place = x.type.rank + self.axis
-        shape = (*x.type.shape[:place], 1, *x.type.shape[place + 1 :])
+        position = x.type.rank + self.axis
+        shape = (*x.type.shape[:position], 1, *x.type.shape[position + 1 :])
         if self._is_elementwise(x):
             args = tuple(self.at(a, j) for a in x.args)
             if x.op == "broadcast" and args[0].type.shape == shape:
@@ -173,19 +173,19 @@ class _Elements:
         inner = self._through_index(x) if x.op == "index" else None
         if inner is not None:
             below = _Elements(self.b, inner - x.args[0].type.rank).at(x.args[0], j)
-            key = [("slice", 0, 1, 1) if k == place else entry for k, entry in enumerate(x.attr)]
+            key = [("slice", 0, 1, 1) if k == position else entry for k, entry in enumerate(x.attr)]
             return basic_index(below, tuple(key))
         key = [whole_axis(d) for d in x.type.shape]
-        key[place] = ("slice", j, 1, 1)
+        key[position] = ("slice", j, 1, 1)
         return basic_index(x, tuple(key))
 
     def _through_index(self, x: Node) -> int | None:
         """The axis below a slicing view that is whole there."""
-        place, below = x.type.rank + self.axis, 0
+        position, below = x.type.rank + self.axis, 0
         if any(entry[0] == "int" for entry in x.attr):
             return None
         for k, entry in enumerate(x.attr):
-            if k == place:
+            if k == position:
                 return below if entry == whole_axis(x.args[0].type.shape[below]) else None
             below += entry[0] != "new"
         return None

@@ -21,8 +21,8 @@ class AttentionOperands:
     paged: tuple[int, ...] = ()
 
     @property
-    def present(self) -> tuple[int, ...]:
-        """The operands of products, without absent ones."""
+    def qkv(self) -> tuple[int, ...]:
+        """q, k and v, without what is absent."""
         return tuple(k for k in (self.q, self.k, self.v) if k != ABSENT)
 
 

@@ -108,7 +108,7 @@ def _as_tuple(node: CallExpr, parameters: tuple[ParameterSpec, ...], positional:
     """The call with trailing integer arguments as one tuple, f(x, 2, 3) as f(x, (2, 3)); None if it does not apply."""
     given = [argument.value for argument in node.arguments if argument.keyword is None]
     trailing = given[positional - 1 :]
-    if not positional or parameters[positional - 1].kind not in ("shape", "axes", "places", "extents"):
+    if not positional or parameters[positional - 1].kind not in ("shape", "axes", "ints", "extents"):
         return None
     if not all(isinstance(part, (Literal, UnaryOp)) and show(part).lstrip("-").isdigit() for part in trailing):
         return None

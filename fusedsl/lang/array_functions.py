@@ -230,7 +230,7 @@ def swapaxes(b: GraphBuilder, x: Node, axis1: int, axis2: int):
     return shapes.swapaxes(b, x, axis1, axis2)
 
 
-@function(blame="axis", axis="places")
+@function(blame="axis", axis="ints")
 def expand_dims(b: GraphBuilder, x: Node, axis: int | tuple[int, ...]):
     """New axes of extent 1, at these positions in the result."""
     return shapes.expand_dims(b, x, axis)

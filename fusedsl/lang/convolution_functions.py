@@ -17,7 +17,7 @@ CHANNELS_FIRST, CHANNELS_LAST = ("NCHW", "NCW", "NCL", "NCDHW"), ("NHWC", "NWC",
 Counts = int | tuple[int, ...]
 
 
-@function(stride="places", padding="any", dilation="places", groups="int", layout="any")
+@function(stride="ints", padding="any", dilation="ints", groups="int", layout="any")
 def conv(
     b: GraphBuilder,
     x: Node,

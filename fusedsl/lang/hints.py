@@ -167,7 +167,7 @@ def _call(name: str, operand: str, arguments: list[str]) -> str:
     """A method call as a function call: keyword-only arguments get their names, a spread shape becomes one tuple."""
     function = functions.lookup(name)
     parameters = function.parameters[1:] if function is not None else ()
-    takes_tuple = parameters and parameters[0].kind in ("shape", "axes", "places", "extents")
+    takes_tuple = parameters and parameters[0].kind in ("shape", "axes", "ints", "extents")
     if takes_tuple and len(arguments) > 1 and all(part.lstrip("-").isdigit() for part in arguments):
         arguments = [f"({', '.join(arguments)})"]
     for k, parameter in enumerate(parameters[: len(arguments)]):

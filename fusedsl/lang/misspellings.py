@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 MOST = 3  # names that are equally near
 SHORT = 3  # letters
 ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-PLACES = {letter: (row, column) for row, letters in enumerate(ROWS) for column, letter in enumerate(letters)}
+KEYS = {letter: (row, column) for row, letters in enumerate(ROWS) for column, letter in enumerate(letters)}
 
 
 def meant_by(name: str, candidates: Iterable[str]) -> list[str]:
@@ -55,7 +55,7 @@ def _typing_errors(a: str, b: str) -> int:
 
 def _are_neighbours(a: str, b: str) -> bool:
     """Whether two letters are beside each other on a keyboard."""
-    if a not in PLACES or b not in PLACES:
+    if a not in KEYS or b not in KEYS:
         return False
-    (row, column), (other_row, other_column) = PLACES[a], PLACES[b]
+    (row, column), (other_row, other_column) = KEYS[a], KEYS[b]
     return abs(row - other_row) + abs(column - other_column) == 1 or (row - other_row) * (other_column - column) == 1

@@ -134,7 +134,7 @@ def axes(b: GraphBuilder, name: str, value: Any) -> int | tuple[int, ...] | None
     return _axis(b, name, value)
 
 
-def places(b: GraphBuilder, name: str, value: Any) -> int | tuple[int, ...]:
+def ints(b: GraphBuilder, name: str, value: Any) -> int | tuple[int, ...]:
     result = axes(b, name, value)
     if result is None:
         raise _wrong_kind(name, "an integer or a tuple of them", value)
@@ -210,7 +210,7 @@ KINDS: dict[str, Convert] = {
     "shape | None": _or_none(shape),
     "dtype": dtype,
     "dtype | None": _or_none(dtype),
-    "places": places,
+    "ints": ints,
     "plain axis": _or_none(_axis),
     "arrays": arrays,
     "extents": shape,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from ..ir.attention_checks import PLACES, completed, indexed
+from ..ir.attention_checks import INDICES, completed, indexed
 from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim, evaluate
 from ..ir.graph import Check, Node, Site, Type
@@ -92,7 +92,7 @@ class ArrayReads:
         known = self.builder.extents
         extents = {index: evaluate(d, known) for index, d in self.extents.items()}
         shape = [evaluate(d, known) for d in array.type.shape]
-        if len(shape) > len(PLACES):
+        if len(shape) > len(INDICES):
             return f"reshape it to (batch, heads, n, m), and index it: {name}[b, h, i, j]"
         way = completed(name, shape, extents, written) if written else indexed(name, shape, extents)
         runs = ", ".join(f"{index} runs to {extent}" for index, extent in extents.items() if extent >= 0)
@@ -152,7 +152,7 @@ def _bounded_indices(r: Request) -> Iterator[str]:
 def _is_bound(end: Expr, x: Name) -> bool:
     """Whether `end` bounds `x` in a comparison: `x` is b, h, i or j, and `end` is the same for all pairs of a head."""
     indices = [part for part in postorder(end) if isinstance(part, Name) and part.name in ("i", "j")]
-    return x.name in PLACES and not indices
+    return x.name in INDICES and not indices
 
 
 def _array(text: PairText, part: Any, env: Environment) -> Node | None:

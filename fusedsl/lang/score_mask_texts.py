@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import ArgumentError, FusedslError, ShapeError, UnknownNameError
 from ..ir import shapes
-from ..ir.attention_checks import PLACES
+from ..ir.attention_checks import INDICES
 from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node, resolve, walk
 from .attention_keywords import missing_name_help
@@ -163,7 +163,7 @@ class ScoreMaskEvaluator(TextEvaluator, PairText):
         array, name = env.values[part.name], operand_name(env, part) or part.name
         message = f"{self.name} reads {name}, {self.builder.describe(array.type)}, without all of its indices"
         read_at = next((x.indices for x in parts if isinstance(x, Subscript) and x.value is part), ())
-        written = [index.name for index in read_at if isinstance(index, Name) and index.name in PLACES]
+        written = [index.name for index in read_at if isinstance(index, Name) and index.name in INDICES]
         help = self.reads.index_help(name, array, written)
         return ShapeError(message, "shape.attention", help=help), part
 

@@ -18,7 +18,7 @@ MOST_TAPS = 32  # of a vector, that are unrolled, as a window's elements are
 MODES = ("full", "same", "valid")
 
 
-@function(n="places", axis="places")
+@function(n="ints", axis="ints")
 def sliding_window(b: GraphBuilder, x: Node, n: int | tuple[int, ...], axis: int | tuple[int, ...] = -1):
     """All windows of `n` neighbours along an axis, as a new last axis that a fold consumes: nothing of it is stored.
 

@@ -130,7 +130,10 @@ def _attention_limit(
         return f"scores weigh {len(stream.weighted_sums)} arrays at once, and a pass over scores weighs one"
     if operands is None:
         return "what is multiplied is no array of one dtype as it lies"
-    rows, row = bound.extents[operands.query_axis], sorted({kernel.operands[k].dtype.name for k in operands.present})
+    rows, row = (
+        bound.extents[operands.query_axis],
+        sorted({kernel.operands[k].dtype.name for k in operands.qkv}),
+    )
     kind = row[0] if len(row) == 1 else stream.scores[0].value.dtype.name
     width = bound.extents[stream.scores[0].axis]
     if operands.v != ABSENT:

@@ -171,11 +171,11 @@ def _record_stream(memory: Any, stream: int) -> None:
 
 def _fire(call: PreparedCall, values: Sequence[Any], lines: FunctionBuilder) -> None:
     """Generated lines that launch a call with these payloads on `stream`."""
-    words, place = [lines.name(value) for value in values], len(values) - len(call.numbers) - 1
+    words, counters = [lines.name(value) for value in values], len(values) - len(call.numbers) - 1
     constants = dict(enumerate(values))
     if call.tickets is not None:
         lines.add(f"tickets = {lines.name(call.tickets)}(stream)")
-        words[place] = "tickets"
-        del constants[place]
+        words[counters] = "tickets"
+        del constants[counters]
     for record in call.records:
         lines.add(*record.repeat_lines(words, constants, lines.name)[1])

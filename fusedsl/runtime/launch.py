@@ -109,8 +109,8 @@ class LaunchRecord:
         self.plain = cluster == 1 and not geometry.cooperative and not follows  # a graph's node needs no attributes
         self.fire = self.fire_overlapped = _nothing
         if geometry.blocks:
-            place = (driver, pointer(self.number), self.device, layout, head)
-            self.fire, self.fire_overlapped = (_launcher(*place, tail) for tail in tails)
+            target = (driver, pointer(self.number), self.device, layout, head)
+            self.fire, self.fire_overlapped = (_launcher(*target, tail) for tail in tails)
 
     def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
         """Whether the builtin of `repeat_lines` can check this watch, by payload."""

@@ -81,7 +81,7 @@ def combo_kernel(
     hardware: Hardware,
     reserve: bool = True,
 ) -> tuple[ComboKernel, ComboSchedule] | None:
-    """Kernels that are to share a launch; None if they cannot, or if the quota of such launches is used up."""
+    """The combo kernel of kernels that are to share a launch; None if they cannot, or if their quota is used up."""
     combo, group = scheduled_combo(members, chosen, hardware), members[0][1].specialization_group
     if combo is None or group is None or not any(_is_specialized_kind(*member, combo[1]) for member in members):
         return combo
@@ -89,12 +89,12 @@ def combo_kernel(
 
 
 def digests(members: Sequence[tuple[KernelPlan, BoundKernel]]) -> str:
-    """The digests of kernels that share a launch, as one."""
+    """The digest of a combo kernel: those of its members."""
     return " ".join(plan.digest for plan, _ in members)
 
 
 def _combo_group(group: SpecializationGroup) -> SpecializationGroup:
-    """The specialisation group of launches that several kernels share."""
+    """The specialisation group of combo kernels."""
     return replace(group, name=f"{group.name} together", limit=group.limit // 2)
 
 

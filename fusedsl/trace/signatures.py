@@ -9,7 +9,7 @@ from ..lang import argument_binding
 from ..lang.functions import REQUIRED, ParameterSpec
 
 # kinds of parameters whose values a trace needs
-STATIC = ("int", "axis", "axes", "places", "shape", "extent", "flag", "plain axis", "extents")
+STATIC = ("int", "axis", "axes", "ints", "shape", "extent", "flag", "plain axis", "extents")
 STATIC_NAMES = ("axis", "keepdims", "groups")  # the same, for parameters of the prelude
 
 

@@ -15,21 +15,21 @@ from .workspace import in_workspace
 
 def sort_schedule(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
     """The schedule of a kernel that sorts (see `schedule.choose`)."""
-    library, place = row_sort(kernel, extents), row_sort_operand(kernel, extents, strides)
+    library, operand = row_sort(kernel, extents), row_sort_operand(kernel, extents, strides)
     if library is None:
         return "rows"
     if library.count:
         return "sorted:best"
-    return "sorted" if place is None else f"sorted:{place}"
+    return "sorted" if operand is None else f"sorted:{operand}"
 
 
-def sort_launch(kernel: KernelIR, place: str, extents: tuple[int, ...], grain: int) -> CpuLaunch:
+def sort_launch(kernel: KernelIR, operand: str, extents: tuple[int, ...], grain: int) -> CpuLaunch:
     """Sorts in memory: keys, NumPy's sort, and ranks unless the elements are where they are wanted."""
     rows, library, wanted = prod(extents[: kernel.row_axes]), row_sort(kernel, extents), sort_of(kernel)
     assert library is not None and wanted is not None
     names, memory = ["keys", ROW_SORT], 0
-    if place.isdigit():
-        library = replace(library, operand=int(place))
+    if operand.isdigit():
+        library = replace(library, operand=int(operand))
     else:
         names, (library, memory) = [*names, "ranks"], in_workspace(wanted, library, rows)
     stages = tuple(CpuStage(name, rows, grain) for name in names)

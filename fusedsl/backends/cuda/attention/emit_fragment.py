@@ -15,7 +15,7 @@ from ..emit.file_builder import signature
 from ..emit.source_builder import SourceBuilder, indented
 from ..mma import FragmentIntrinsics
 from ..mma.tile_sizes import ROWS
-from ..peephole.narrow_integers import PLACES, narrowed
+from ..peephole.narrow_integers import INDICES, narrowed
 from .emit_facts import AttentionFacts
 
 # functions for which the hardware's approximation is accurate enough
@@ -228,7 +228,7 @@ class FragmentEmitter:
     def body_lines(self, body: Body) -> list[str]:
         """The lines of a body, with approximate divisions if allowed, and 32-bit integers where they fit."""
         indices = (*(p.value.name for p in self.kernel.positions), *self.kernel.lengths)
-        short = narrowed(body.instructions, dict.fromkeys(indices, PLACES))
+        short = narrowed(body.instructions, dict.fromkeys(indices, INDICES))
         return [str(replace(i, op="quotient") if self.approx and i.op == "divide" else i) for i in short]
 
     def call(self, stem: str, body: Body, domain: Domain, others: Mapping[str, str] = NO_ARGUMENTS) -> list[str]:

@@ -115,7 +115,7 @@ def _prefers_staged_kv(
     query rows (at 4.8 TB/s).
     """
     rows = prod(extents[a] for a in kernel.attention.query_axes)
-    dtypes = [kernel.operands[k].dtype.name for k in operands.present]
+    dtypes = [kernel.operands[k].dtype.name for k in operands.qkv]
     return hardware.cc[0] == 9 and rows > STAGED_ABOVE and all(map(_is_tensor_dtype, dtypes))
 
 
@@ -134,7 +134,7 @@ def mma_schedule(
     sums = head_dim_v * (2 if dtype == "float64" else 1)  # words of two threads
     kv_columns = min(kv_columns, next(most for wide, most in KV_COLUMNS if sums > wide))
     cp_async = _cp_async(kernel, operands, dtype, hardware, extents)
-    if not all(is_async for k, is_async in zip(operands.present, cp_async) if k in operands.paged):
+    if not all(is_async for k, is_async in zip(operands.qkv, cp_async) if k in operands.paged):
         return None
     schedule = MmaAttentionSchedule(kv_columns, warps, head_dim, head_dim_v, dtype, _is_tensor_dtype(dtype), cp_async)
     return schedule if mma_smem_bytes(schedule, kernel, extents) <= hardware.block_shared else None
@@ -142,7 +142,7 @@ def mma_schedule(
 
 def _smem_dtype(kernel: AttentionKernel, operands: AttentionOperands, hardware: Hardware) -> str | None:
     """The dtype of operands in shared memory: their own 16 bits for tensor cores, else that of the sums."""
-    dtypes = [kernel.operands[k].dtype for k in operands.present]
+    dtypes = [kernel.operands[k].dtype for k in operands.qkv]
     sums = {kernel.attention.scores[0].value.dtype.name, *(w.state.dtype.name for w in kernel.attention.weighted_sums)}
     if len(sums) != 1 or any(d.kind != "f" for d in dtypes):
         return None
@@ -170,7 +170,7 @@ def _cp_async(
         one_axis = operand.strides.count("1") == 1 or k in operands.paged
         return operand.dtype.name == dtype and contiguous and one_axis and aligned_rows
 
-    cp_async = [hardware.cc >= (8, 0) and aligned(k, axis) for k, axis in zip(operands.present, inner)]
+    cp_async = [hardware.cc >= (8, 0) and aligned(k, axis) for k, axis in zip(operands.qkv, inner)]
     q, k, v = (*cp_async, False)[:3]
     return q, k, v
 

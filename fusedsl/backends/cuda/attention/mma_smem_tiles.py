@@ -28,7 +28,7 @@ class SmemTiles:
         """Lines that load a tile of "q", "k" or "v", from row `first` on."""
         s, facts, is_q = self.schedule, self.facts, name == "q"
         number = ("q", "k", "v").index(name)
-        k = facts.operands.present[number]
+        k = facts.operands.qkv[number]
         rows, axis = (s.rows, facts.query_axis) if is_q else (s.columns, facts.kv_axis)
         inner, width = (facts.value_axis, s.head_dim_v) if name == "v" else (facts.score.axis, s.head_dim)
         size, step = facts.kernel.operands[k].dtype.itemsize, facts.step(k, axis)

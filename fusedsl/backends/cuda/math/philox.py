@@ -40,18 +40,18 @@ def _numbers(e: Emitter, name: str, counter: ir.Value, seed: ir.Value, stream: i
     return [e.builder.zext(word, I64) for word in words] if SHARES[name] == 4 else _halves(e, words)
 
 
-def _drawn_type(kinds) -> types.Type | None:
+def _random_type(kinds) -> types.Type | None:
     """The type of a random number: its counter, seed and stream have it too."""
     return types.uint64 if all(kind == types.uint64 for kind in kinds) else None
 
 
-@emitted(_drawn_type, 3)
+@emitted(_random_type, 3)
 def philox(e, *values, first: int):
     """Two neighbouring words of Philox as 64 bits."""
     return _halves(e, philox_words(e, *values)[first : first + 2])[0]
 
 
-@emitted(_drawn_type)
+@emitted(_random_type)
 def shared_philox(e, position, seed, stream, *, name: str):
     """The random number at one position of the stream that counters 0, 1, … give."""
     return _alone(e, name, position, seed, stream)
@@ -64,7 +64,7 @@ def _alone(e: Emitter, name: str, position: ir.Value, seed: ir.Value, stream: ir
 
 
 def _shifted(e: Emitter, numbers: list[ir.Value], by: ir.Value, shares: int, count: int) -> list[ir.Value]:
-    """`count` numbers from place `by` modulo `shares` on."""
+    """`count` numbers from `by` modulo `shares` on."""
     b, step = e.builder, shares // 2
     while step:
         far = b.icmp_unsigned("!=", b.and_(by, I64(step)), I64(0))

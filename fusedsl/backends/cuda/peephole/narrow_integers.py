@@ -15,7 +15,7 @@ from ....kernel_ir.phase import Body, Phase
 from ....rewrite.intervals.integer_ranges import multiply_ranges
 
 Range = tuple[int, int]
-PLACES: Range = (0, LONGEST + (1 << 19))  # of positions on axes, a last tile's beyond them too, and of their extents
+INDICES: Range = (0, LONGEST + (1 << 19))  # of positions on axes, a last tile's beyond them too, and of their extents
 MAP_POSITIONS: Range = (0, INDEX64_FROM + (1 << 25))  # of a map with 32-bit counts, a last tile's beyond them too
 WORD: Range = (-(1 << 31), (1 << 31) - 1)
 DIVISIONS = {"remainder": "word_remainder", "floor_divide": "word_floor_divide"}  # by numbers that are no literals
