@@ -208,7 +208,7 @@ class KernelIR:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixedReductionKernel(KernelIR):
+class RowColumnKernel(KernelIR):
     """A kernel that reduces rows and columns in one reading: its phases, then the column epilogue."""
 
     column_epilogue: ColumnEpilogue

@@ -21,7 +21,7 @@ from ..ir.dims import Dim, Extents, Symbol, evaluate
 from ..ir.graph import Parameter, Type
 from ..ir.types import BOOL
 from ..kernel_ir.attention_operands import has_computed_or_paged_operands
-from ..kernel_ir.kernel import AttentionKernel, MixedReductionKernel
+from ..kernel_ir.kernel import AttentionKernel, RowColumnKernel
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..runtime.arrays import ArrayFacts, Weak
 from ..runtime.bind_images import with_image_rows
@@ -170,8 +170,8 @@ def _image_product(bound: BoundKernel, hardware: Hardware | None) -> BoundKernel
 
 def has_both_axis_schedules(bounds: Iterable[BoundKernel], hardware: Hardware | None) -> bool:
     """Whether every kernel that reduces rows and columns has a schedule at these extents; None is the CPU."""
-    mixed = [(b.kernel, b.extents) for b in bounds if isinstance(b.kernel, MixedReductionKernel)]
-    return hardware is None or all(schedule_rows_and_columns(*sized, hardware) is not None for sized in mixed)
+    sized = [(b.kernel, b.extents) for b in bounds if isinstance(b.kernel, RowColumnKernel)]
+    return hardware is None or all(schedule_rows_and_columns(*kernel, hardware) is not None for kernel in sized)
 
 
 def has_attention_schedules(bounds: Iterable[BoundKernel], hardware: Hardware | None) -> bool:

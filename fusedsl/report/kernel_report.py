@@ -30,7 +30,7 @@ CPU_LOOPS = {
     "map": "one loop over elements, in chunks that threads share",
     "tiles": "blocks of two axes, because an array runs across the others",
     "rows": "row by row, every phase over a row that stays in the cache",
-    "mixed": "parts of the rows, each with a state for every column; then the parts merged",
+    "rows and columns": "parts of the rows, each with a state for every column; then the parts merged",
     "sorted": "rows that NumPy sorts in memory: a loop stores them, another reads their ranks",
     "split": "few long rows, cut into parts that threads share",
     "scatter": "values merged at computed places, in order",

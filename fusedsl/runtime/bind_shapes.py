@@ -13,7 +13,7 @@ from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
 from ..ir.superaccumulators import SUPERACCUMULATORS
 from ..kernel_ir.grouped_axes import over_merged_axes, with_periodic_strides
-from ..kernel_ir.kernel import KernelIR, MixedReductionKernel, Operand, Position
+from ..kernel_ir.kernel import KernelIR, Operand, Position, RowColumnKernel
 from ..kernel_ir.map_access import elementwise_access, strided_axis_access
 from ..kernel_ir.memory_access import (
     INDEX64_FROM,
@@ -188,7 +188,7 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, bound: BoundArr
         for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, bound.ranks)
     )
     finish = plan.column_epilogue
-    make = KernelIR if finish is None else partial(MixedReductionKernel, column_epilogue=finish)
+    make = KernelIR if finish is None else partial(RowColumnKernel, column_epilogue=finish)
     return make(
         plan.name,
         plan.header,

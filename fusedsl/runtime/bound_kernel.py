@@ -7,7 +7,7 @@ from math import prod
 
 from ..ir.types import DType
 from ..kernel_ir.image_rows import ImageLayout
-from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
+from ..kernel_ir.kernel import AttentionKernel, KernelIR, RowColumnKernel
 from ..kernel_ir.memory_access import Access
 from .layout import ALIGNMENT
 
@@ -40,7 +40,7 @@ class BoundKernel:
     @property
     def empty(self) -> bool:
         """Whether nothing is stored: no launch."""
-        if isinstance(self.kernel, MixedReductionKernel):
+        if isinstance(self.kernel, RowColumnKernel):
             return False
         if isinstance(self.kernel, AttentionKernel):
             return 0 in self.extents[: self.kernel.row_axes]

@@ -21,7 +21,7 @@ from ..backends.cuda.schedule import Schedule, choose_with_tables
 from ..context_values import inside
 from ..errors import DeviceError
 from ..hardware import Hardware
-from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel, Operand
+from ..kernel_ir.kernel import AttentionKernel, KernelIR, Operand, RowColumnKernel
 from ..kernel_ir.plan import KernelPlan
 from ..lru import LRU, shared
 from .bind_shapes import BoundKernel
@@ -59,7 +59,7 @@ def _scheduled(bound: BoundKernel, hardware: Hardware, flexible: bool) -> tuple[
     if looped is not None and 0 in bound.extents:  # an empty row is not held in registers
         kernel = looped
     extents = bound.extents
-    if not isinstance(kernel, MixedReductionKernel):  # without rows there is no launch: schedule one row
+    if not isinstance(kernel, RowColumnKernel):  # without rows there is no launch: schedule one row
         extents = (*(max(1, n) for n in extents[: kernel.row_axes]), *extents[kernel.row_axes :])
     if looped is not None and prefers_looped(looped, extents, hardware):
         kernel = looped

@@ -10,7 +10,7 @@ from ..backends.cuda.combo import ComboKernel, ComboSchedule
 from ..backends.cuda.dynamic_shapes import schedule_dynamic_shapes
 from ..backends.cuda.rows.dynamic_threads import has_common_length
 from ..hardware import Hardware
-from ..kernel_ir.kernel import AttentionKernel, MixedReductionKernel
+from ..kernel_ir.kernel import AttentionKernel, RowColumnKernel
 from ..kernel_ir.plan import KernelPlan, Plan
 from .bound_kernel import BoundKernel, SpecializationGroup
 from .compile import ScheduledKernels, cuda_key, is_preloaded, scheduled_combo, scheduled_cuda, unversioned_key
@@ -127,7 +127,7 @@ def acquire_both_axis_kernels(
     """Whether kernels that reduce rows and columns may be used: they are always specialised."""
     for kernel, bound in zip(plan.kernels, bounds):
         if (
-            isinstance(bound.kernel, MixedReductionKernel)
+            isinstance(bound.kernel, RowColumnKernel)
             and bound.specialization_group is not None
             and not has_common_length(bound.kernel, bound.extents)
         ):

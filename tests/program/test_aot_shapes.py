@@ -157,4 +157,4 @@ def test_general_loops_of_every_kind():
         builder = kernel._program.plans.kernel_compiler = GeneralLoops()
         kernel(*values)
         given |= {loops.partition(":")[0] for loops in builder.given}
-    assert given == {"map", "rows", "mixed", "attention"}
+    assert given == {"map", "rows", "rows and columns", "attention"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
+from ...kernel_ir.kernel import AttentionKernel, KernelIR, RowColumnKernel
 from . import (
     attention,
     columns,
@@ -55,7 +55,7 @@ def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None
             return split_rows.emit(kernel)
         case "scan":
             return split_scan.emit(kernel)
-        case "mixed" if isinstance(kernel, MixedReductionKernel):
+        case "rows and columns" if isinstance(kernel, RowColumnKernel):
             return rows_and_columns.emit(kernel)
         case "attention" if isinstance(kernel, AttentionKernel):
             return attention.emit(kernel, int(parameters))
@@ -81,7 +81,7 @@ def compile_source(source: str, kernel: KernelIR, schedule: str, processor: Proc
 
 def symbols(kernel: KernelIR, schedule: str) -> tuple[str, ...]:
     """The C functions that the object code exports, in the order of their calls."""
-    if schedule == "mixed":
+    if schedule == "rows and columns":
         return ("rows", "columns")
     if schedule.startswith("sorted"):
         return ("keys", "ranks") if schedule in ("sorted", "sorted:best") else ("keys",)

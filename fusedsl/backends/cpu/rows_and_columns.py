@@ -7,29 +7,29 @@ kernel's own hold the address of the workspace and the number of parts.
 
 from __future__ import annotations
 
-from ...kernel_ir.kernel import MixedReductionKernel
+from ...kernel_ir.kernel import RowColumnKernel
 from . import reduce
 from .roles import ScratchArray, ValueRoles
 from .rows import column_loop, fold_arrays, row_epilogue, row_prologue
 from .scratch import free
 from .source_text import address, header, indented, load_line, store_line, unravel_index
 from .split_rows import prologue
-from .workspace import mixed_reduction_arrays
+from .workspace import row_column_arrays
 
 
-def emit(kernel: MixedReductionKernel) -> tuple[str, list[ScratchArray]]:
+def emit(kernel: RowColumnKernel) -> tuple[str, list[ScratchArray]]:
     """The source of a kernel that reduces rows and columns, and its scratch arrays."""
-    roles, shared = ValueRoles(kernel), mixed_reduction_arrays(kernel)
+    roles, shared = ValueRoles(kernel), row_column_arrays(kernel)
     scratch = [ScratchArray(value.name, value.dtype, "columns") for _, value in roles.scratch_values]
     private = scratch + fold_arrays(kernel, range(len(kernel.phases)))
     trees = reduce.state_arrays(kernel.column_reductions, "tree", str(reduce.LEVELS))
-    lines = header(kernel, "mixed")
+    lines = header(kernel, "rows and columns")
     lines += ["", "", "def rows(slots, begin, end):", *indented(_rows(kernel, shared, private))]
     lines += ["", "", "def columns(slots, begin, end):", *indented(_columns(kernel, shared, trees))]
     return "\n".join([*lines, ""]), [*shared, *private, *trees]
 
 
-def _rows(kernel: MixedReductionKernel, shared: list[ScratchArray], private: list[ScratchArray]) -> list[str]:
+def _rows(kernel: RowColumnKernel, shared: list[ScratchArray], private: list[ScratchArray]) -> list[str]:
     """Stage 1: all phases of the rows of a part; each element is merged into the state of its column."""
     nothing = [
         line
@@ -50,7 +50,7 @@ def _rows(kernel: MixedReductionKernel, shared: list[ScratchArray], private: lis
     return [*prologue(kernel, shared, private), each, "for part in range(begin, end):", *indented(part), *free(private)]
 
 
-def _columns(kernel: MixedReductionKernel, shared: list[ScratchArray], trees: list[ScratchArray]) -> list[str]:
+def _columns(kernel: RowColumnKernel, shared: list[ScratchArray], trees: list[ScratchArray]) -> list[str]:
     """Stage 2: merge the partial states of a column, finish, store."""
     finish, axes = kernel.column_epilogue, range(kernel.row_axes, kernel.axes)
     names = {a: f"i{a}" for a in axes}

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from math import prod
 
 from ...config import num_threads
-from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
+from ...kernel_ir.kernel import AttentionKernel, KernelIR, RowColumnKernel
 from ...kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from .core_time import seconds
 from .launch_stages import CpuLaunch, CpuStage
 from .short_rows_form import ShortRows
 from .sort_launch import sort_launch, sort_schedule
-from .workspace import mixed_reduction_bytes, mixed_reduction_parts, scan_bytes, split_bytes
+from .workspace import row_column_bytes, row_column_parts, scan_bytes, split_bytes
 
 CHUNK = 16384  # elements of the innermost axis of a map in one unit of work
 TILE = (64, 32)  # (columns, rows) of a block of a tiled map
@@ -56,7 +56,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     - "sorted:best": long rows whose few best NumPy selects
     - "split": few long rows, cut into parts that threads share
     - "scan": scans of few long rows, likewise
-    - "mixed": reductions of rows and columns
+    - "rows and columns": reductions of rows and columns
     - "matmul:" and stride kinds: matmuls
     - "attention:" and the axis of a tile's query rows: attention
     """
@@ -71,8 +71,8 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
         return f"short:{short}"
     if kernel.row_axes == 0 and not scans and not any(phase.folds for phase in kernel.phases):
         return "tiles" if _reads_transposed(extents, strides) else _map(kernel, strides)
-    if isinstance(kernel, MixedReductionKernel):
-        return "mixed"
+    if isinstance(kernel, RowColumnKernel):
+        return "rows and columns"
     if (matmul := _matmul_sides(kernel, extents)) is not None:
         ends = (matmul.rows[-1], matmul.columns[-1])
         near = [line[axis] for axis in ends for line in strides]
@@ -109,7 +109,7 @@ def _scans_only(kernel: KernelIR) -> bool:
 
 def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> ShortRows | None:
     """The unrolled rows of a kernel, or the unrolled innermost axes of a map; None if they are too long."""
-    if isinstance(kernel, MixedReductionKernel) or kernel.batch_invariant_width:
+    if isinstance(kernel, RowColumnKernel) or kernel.batch_invariant_width:
         return None
     first = kernel.row_axes
     if not first and not any(phase.folds or phase.scans for phase in kernel.phases):
@@ -150,8 +150,8 @@ def general(kernel: KernelIR) -> str:
         return "scatter"
     if isinstance(kernel, AttentionKernel):
         return f"attention:{min(kernel.attention.query_axes)}"
-    if isinstance(kernel, MixedReductionKernel):
-        return "mixed"
+    if isinstance(kernel, RowColumnKernel):
+        return "rows and columns"
     computes = any(phase.folds or phase.scans or phase.sort for phase in kernel.phases)
     return "rows" if kernel.row_axes or computes else "map"
 
@@ -190,7 +190,7 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
         return sort_launch(kernel, schedule.partition(":")[2], extents, _grain(seconds(kernel, extents), rows))
     if schedule == "scan":
         return _split_scan(kernel, rows, columns, extents)
-    if schedule == "mixed":
+    if schedule == "rows and columns":
         return _cross(kernel, rows, columns, extents)
     count = _units(kernel, schedule, extents)
     time = seconds(kernel, extents)
@@ -281,9 +281,9 @@ def _split_scan(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, .
 
 def _cross(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) -> CpuLaunch:
     """Row-and-column reductions: a stage over parts of the rows, then one over columns."""
-    parts = mixed_reduction_parts(rows)
+    parts = row_column_parts(rows)
     stages = (
         CpuStage("rows", parts, _grain(seconds(kernel, extents), parts)),
         CpuStage("columns", columns, max(1, PART_ELEMENTS // max(1, parts))),
     )
-    return CpuLaunch(stages, mixed_reduction_bytes(kernel, parts, columns), parts)
+    return CpuLaunch(stages, row_column_bytes(kernel, parts, columns), parts)

@@ -11,23 +11,23 @@ from . import reduce, sort
 from .launch_stages import LibrarySort
 from .roles import ScratchArray, ValueRoles
 
-MAX_PART_ROWS = 64  # rows of a part of a mixed reduction at most: these are merged serially
+MAX_PART_ROWS = 64  # rows of a part of a row-and-column reduction at most: these are merged serially
 MIN_PARTS = 16  # parts of few rows
 
 
-def mixed_reduction_parts(rows: int) -> int:
-    """The number of parts of the rows of a mixed reduction."""
+def row_column_parts(rows: int) -> int:
+    """The number of parts of the rows of a row-and-column reduction."""
     each = max(1, min(MAX_PART_ROWS, -(-rows // MIN_PARTS)))
     return -(-rows // each)
 
 
-def mixed_reduction_arrays(kernel: KernelIR) -> list[ScratchArray]:
+def row_column_arrays(kernel: KernelIR) -> list[ScratchArray]:
     """A state per part and column."""
     return reduce.state_arrays(kernel.column_reductions, "line", "parts * columns")
 
 
-def mixed_reduction_bytes(kernel: KernelIR, parts: int, columns: int) -> int:
-    return _bytes(mixed_reduction_arrays(kernel), {"parts * columns": parts * columns})
+def row_column_bytes(kernel: KernelIR, parts: int, columns: int) -> int:
+    return _bytes(row_column_arrays(kernel), {"parts * columns": parts * columns})
 
 
 def split_arrays(kernel: KernelIR) -> list[ScratchArray]:

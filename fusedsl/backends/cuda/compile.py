@@ -44,7 +44,7 @@ from .rows.persistent_cluster import PersistentClusterSchedule
 from .rows.schedule import LoopedRowSchedule, ResidentRowSchedule
 from .rows.smem import SmemRowSchedule
 from .rows_and_columns.emit import emit_rows_and_columns
-from .rows_and_columns.schedule import MixedReductionSchedule
+from .rows_and_columns.schedule import RowColumnSchedule
 from .scan.schedule import LookbackSchedule, TwoPassScanSchedule
 from .scatter.emit import emit_ordered_scatter, emit_private_scatter, emit_private_sums, emit_scatter
 from .scatter.schedule import OrderedScatterSchedule, PrivateScatterSchedule, PrivateSumSchedule, ScatterSchedule
@@ -77,7 +77,7 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     PersistentClusterSchedule: emit_persistent,
     CooperativeSchedule: emit_cooperative,
     **dict.fromkeys((ColumnSchedule, LoopedColumnSchedule), emit_columns),
-    MixedReductionSchedule: emit_rows_and_columns,
+    RowColumnSchedule: emit_rows_and_columns,
     MatmulSchedule: emit_matmul,
     MmaMatmulSchedule: emit_mma_matmul,
     Sm90MatmulSchedule: emit_sm90_matmul,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...hardware import Hardware
-from ...kernel_ir.kernel import KernelIR, MixedReductionKernel
+from ...kernel_ir.kernel import KernelIR, RowColumnKernel
 from .batch_invariant import batch_invariant_form
 from .byte_table.choose import with_byte_tables
 from .columns.schedule import schedule_columns
@@ -41,10 +41,10 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexi
     """
     if kernel.batch_invariant_width and kernel.row_axes:
         kernel, extents = batch_invariant_form(kernel, extents)
-    if isinstance(kernel, MixedReductionKernel):
-        mixed = schedule_rows_and_columns(kernel, extents, hardware)
-        assert mixed is not None
-        return mixed
+    if isinstance(kernel, RowColumnKernel):
+        schedule = schedule_rows_and_columns(kernel, extents, hardware)
+        assert schedule is not None
+        return schedule
     if kernel.scatters:
         return schedule_scatter(kernel, extents, hardware)
     if sort_of(kernel):

@@ -18,7 +18,7 @@ from .rows.cooperative import CooperativeSchedule
 from .rows.persistent_cluster import PersistentClusterSchedule
 from .rows.schedule import WARP, LoopedRowSchedule, ResidentRowSchedule
 from .rows.smem import SmemRowSchedule
-from .rows_and_columns.schedule import MixedReductionSchedule
+from .rows_and_columns.schedule import RowColumnSchedule
 from .scan.schedule import has_scans
 
 MOST = 8  # neighbours that are tried
@@ -45,7 +45,7 @@ def tuning_space(schedule: Any, kernel: KernelIR, hardware: Hardware) -> tuple[A
             near = _of_row(schedule, kernel, hardware)
         case LoopedRowSchedule() | SmemRowSchedule() if not has_scans(kernel):
             near = _of_loop(schedule, kernel, hardware)
-        case TransposeSchedule() | MatmulSchedule() | MmaMatmulSchedule() | MixedReductionSchedule():
+        case TransposeSchedule() | MatmulSchedule() | MmaMatmulSchedule() | RowColumnSchedule():
             near = iter(())
         case _:
             near = _bounds(schedule, schedule.block_threads, hardware)

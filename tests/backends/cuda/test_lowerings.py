@@ -84,7 +84,7 @@ FORMS = {
     "blocks that cooperate": Form("Cooperative", "mean(x), max(x), argmax(x)", {"x": (37, 1000)}, facts={}),
     "columns": Form("LoopedColumn", "sum(x, axis=0), argmin(x, axis=0)", {"x": (3000, 33)}),
     "columns of many phases": Form("Column", "softmax(x, axis=0), var(x, 0)", {"x": (400, 35)}),
-    "rows and columns": Form("MixedReduction", "sum(x, -1), sum(x, 0), argmin(x, axis=0)", {"x": (40, 7)}),
+    "rows and columns": Form("RowColumn", "sum(x, -1), sum(x, 0), argmin(x, axis=0)", {"x": (40, 7)}),
     "matmul": Form("MmaMatmul", "gelu(x @ y + b)", {"x": (70, 50), "y": (50, 40), "b": (40,)}),
     "matmul of computed factors": Form("Matmul", "(x * 2) @ y", {"x": (70, 50), "y": (50, 40)}),
     "tensor cores": Form("Sm90Matmul", "gelu(x @ y + b)", {"x": (136, 72), "y": (72, 200), "b": (200,)}, BRAIN),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ....ir.types import BFLOAT16, FLOAT8_E4M3FN, DType
 from ....kernel_ir.instruction import Instruction
-from ....kernel_ir.kernel import KernelIR, MixedReductionKernel
+from ....kernel_ir.kernel import KernelIR, RowColumnKernel
 from ....kernel_ir.phase import Body, Phase
 
 ROW_FUNCTIONS = {"exp": "exp_for_half", "log": "log_approx"}
@@ -30,7 +30,7 @@ def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     such rows if they are only summed.
     """
     stores = [store for part in kernel.phases for store in (*part.stores, *part.row_stores)]
-    stores += kernel.column_epilogue.stores if isinstance(kernel, MixedReductionKernel) else ()
+    stores += kernel.column_epilogue.stores if isinstance(kernel, RowColumnKernel) else ()
     kinds = {kernel.operands[store.operand].dtype for store in stores}
     if not kinds or not all(kind.kind == "f" and kind.bits == 16 for kind in kinds):
         return body

@@ -1,4 +1,4 @@
-"""Emits a mixed reduction: a loop over rows, column states in registers, then their combination over blocks."""
+"""Emits a row-and-column reduction: a loop over rows, column states in registers, their combination over blocks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ....ir.types import DType
-from ....kernel_ir.kernel import ColumnEpilogue, MixedReductionKernel
+from ....kernel_ir.kernel import ColumnEpilogue, RowColumnKernel
 from ....kernel_ir.phase import Phase, Reduction
 from ..emit.file_builder import signature
 from ..emit.intrinsic import Named
@@ -26,8 +26,8 @@ from ..tile import (
     wait_group,
 )
 from . import RowGroups, RowGroupsIntrinsics, grid_barrier, grid_barrier_exit, grid_dim
-from .emit_elements import MixedElements, reduction_key
-from .schedule import LINE, MixedReductionSchedule, smem_row_layout, state_layout
+from .emit_elements import RowColumnElements, reduction_key
+from .schedule import LINE, RowColumnSchedule, smem_row_layout, state_layout
 
 NEXT_ROW = "_next"  # suffix of names of the next row
 PREFETCH_ROW = "_prefetch"  # suffix of names of the row that is prefetched
@@ -35,24 +35,24 @@ LINES = TileIntrinsics("state_tile")  # of states, padded to whole vectors
 ROW_GROUPS = RowGroupsIntrinsics("row_groups")
 
 
-def emit_rows_and_columns(kernel: MixedReductionKernel, schedule: MixedReductionSchedule) -> str:
+def emit_rows_and_columns(kernel: RowColumnKernel, schedule: RowColumnSchedule) -> str:
     """The generated file of a kernel that folds rows and columns."""
     what = f"rows and columns; {schedule.threads} threads to a row, {schedule.row_groups} rows at a time in a block"
     src = SourceBuilder(kernel)
-    PhaseEmitter(src, MixedRows(src, schedule, kernel.column_epilogue)).emit()
+    PhaseEmitter(src, RowColumnLayout(src, schedule, kernel.column_epilogue)).emit()
     return src.text(
         header(kernel, what, ""), "Row groups loop over rows; then the blocks combine the states of columns."
     )
 
 
-class MixedRows:
+class RowColumnLayout:
     """Layout of blocks of several thread groups that loop over rows; each thread reduces its columns of all of them."""
 
     stores = stores_row = ""
 
-    def __init__(self, src: SourceBuilder, schedule: MixedReductionSchedule, epilogue: ColumnEpilogue):
+    def __init__(self, src: SourceBuilder, schedule: RowColumnSchedule, epilogue: ColumnEpilogue):
         self.src, self.schedule, self.kernel, self.index = src, schedule, src.kernel, src.kernel.index
-        self.elements, self.epilogue = MixedElements(src, schedule), epilogue
+        self.elements, self.epilogue = RowColumnElements(src, schedule), epilogue
         self.reductions: dict[str, ReductionIntrinsics] = {}  # of rows
         self.has_folds = any(phase.folds for phase in self.kernel.phases)
 

@@ -1,4 +1,4 @@
-"""The elements of a row of a mixed reduction: what a thread loads once, ahead or anew, computes, reduces and stores."""
+"""Elements of a row in row-and-column kernels: what a thread loads once, ahead or anew, computes, reduces, stores."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..emit.phase_emitter import UNDEFINED, PhaseEmitter, ReductionIntrinsics
 from ..emit.source_builder import TILE, SourceBuilder
 from ..peephole import rewritten
 from ..tile import divide, load_value, reduce_tile, reduction, store_value, uniform
-from .schedule import MixedReductionSchedule
+from .schedule import RowColumnSchedule
 
 
 @dataclass
-class MixedElements:
+class RowColumnElements:
     """The elements of a row that a thread holds: loaded once for all rows, prefetched, carried, or loaded anew."""
 
     src: SourceBuilder
-    schedule: MixedReductionSchedule
+    schedule: RowColumnSchedule
     bases: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its line begins
     once: list[Load] = field(default_factory=list)  # for all rows
     prefetched: list[Load] = field(default_factory=list)  # through shared memory

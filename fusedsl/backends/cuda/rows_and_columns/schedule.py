@@ -1,4 +1,4 @@
-"""Mixed reduction schedule: rows and columns reduced from one read; column states stay in registers."""
+"""Row-and-column schedule: rows and columns reduced from one read; column states stay in registers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ AT_ONCE = 12  # loads of states that a warp has in flight, at most
 
 
 @dataclass(frozen=True)
-class MixedReductionSchedule(Schedule):
-    """Mixed reduction: `threads` threads per row, `row_groups` rows at a time in a block, one block per SM.
+class RowColumnSchedule(Schedule):
+    """Row-and-column reduction: `threads` threads per row, `row_groups` rows at a time in a block, one block per SM.
 
     Every group loops over rows; a thread holds the states of its columns until the end.
     """
@@ -61,7 +61,7 @@ class MixedReductionSchedule(Schedule):
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         blocks = max(1, min(self.multiprocessors, prod(extents[: kernel.row_axes])))
-        shared, workspace = mixed_smem_bytes(self, kernel), mixed_workspace_bytes(kernel, blocks, extents[-1])
+        shared, workspace = row_column_smem_bytes(self, kernel), row_column_workspace_bytes(kernel, blocks, extents[-1])
         return LaunchConfig(blocks, self.block_threads, shared, cooperative=True, workspace=workspace, semaphores=2)
 
     def lower_pressure(self, kernel: KernelIR) -> Iterator[tuple[KernelIR, Schedule]]:
@@ -71,7 +71,7 @@ class MixedReductionSchedule(Schedule):
 
 def schedule_rows_and_columns(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
-) -> MixedReductionSchedule | None:
+) -> RowColumnSchedule | None:
     """How a kernel that folds rows and columns runs; None where two kernels have to do it.
 
     That is where columns are no one line of neighbours, where there is nothing to fold, and where a row's states do
@@ -104,7 +104,7 @@ def schedule_rows_and_columns(
     for groups in range(_row_groups(hardware, need, threads, exchange_count(kernel), width), 0, -1):
         stages = min(STAGES, max(2, 1 + -(-IN_FLIGHT // (row * groups)))) if ahead else 1
         at_once = min(AT_ONCE, -(-min(hardware.multiprocessors, rows) * WARP // (threads * groups)))
-        schedule = MixedReductionSchedule(width, vectors, whole, threads, groups, ahead, same, stages, at_once)
+        schedule = RowColumnSchedule(width, vectors, whole, threads, groups, ahead, same, stages, at_once)
         while schedule.stages > 2 and not _fits(schedule, kernel, hardware):
             schedule = replace(schedule, stages=schedule.stages - 1)
         if _fits(schedule, kernel, hardware):
@@ -128,12 +128,12 @@ def _shape(columns: int, width: int, words_each: float) -> tuple[int, int]:
     return -(-columns // (width * vectors * WARP)) * WARP, vectors
 
 
-def _fits(schedule: MixedReductionSchedule, kernel: KernelIR, hardware: Hardware) -> bool:
+def _fits(schedule: RowColumnSchedule, kernel: KernelIR, hardware: Hardware) -> bool:
     """Whether a block's shared memory holds what the schedule keeps there."""
-    return mixed_smem_bytes(schedule, kernel) + _joined_bytes(schedule, kernel) <= hardware.block_shared - RESERVED
+    return row_column_smem_bytes(schedule, kernel) + _joined_bytes(schedule, kernel) <= hardware.block_shared - RESERVED
 
 
-def _joined_bytes(schedule: MixedReductionSchedule, kernel: KernelIR) -> int:
+def _joined_bytes(schedule: RowColumnSchedule, kernel: KernelIR) -> int:
     """Static shared memory in which the warps of a group join the folds of a row, two rows in turn."""
     states = sum(value.dtype.itemsize for phase in kernel.phases for use in phase.folds for value in use.accumulators)
     return 2 * schedule.block_threads // WARP * states if schedule.threads > WARP else 0
@@ -219,12 +219,12 @@ def state_layout(kernel: KernelIR) -> tuple[tuple[str, DType], ...]:
     return tuple(sorted(parts, key=lambda part: -part[1].itemsize))
 
 
-def mixed_workspace_bytes(kernel: KernelIR, blocks: int, columns: int) -> int:
+def row_column_workspace_bytes(kernel: KernelIR, blocks: int, columns: int) -> int:
     """Bytes of what blocks leave for each other: a line of states each."""
     return blocks * padded_columns(columns) * sum(dtype.itemsize for _, dtype in state_layout(kernel))
 
 
-def mixed_smem_bytes(schedule: MixedReductionSchedule, kernel: KernelIR) -> int:
+def row_column_smem_bytes(schedule: RowColumnSchedule, kernel: KernelIR) -> int:
     """Bytes of dynamic shared memory: rows ahead, later the states of the block's groups, then those of its threads."""
     rings = smem_row_layout(schedule, kernel)[1] * schedule.stages
     states = [sum(value.dtype.itemsize for value in use.accumulators) for use in kernel.column_reductions]
@@ -232,7 +232,7 @@ def mixed_smem_bytes(schedule: MixedReductionSchedule, kernel: KernelIR) -> int:
     return max(rings, groups, schedule.block_threads * sum(states))
 
 
-def smem_row_layout(schedule: MixedReductionSchedule, kernel: KernelIR) -> tuple[list[int], int]:
+def smem_row_layout(schedule: RowColumnSchedule, kernel: KernelIR) -> tuple[list[int], int]:
     """Where each operand begins in a row of every group that is ahead, and the size of such rows."""
     begins, end = [], 0
     for k in schedule.prefetched:
