@@ -130,7 +130,7 @@ start:
   %words = getelementptr %record, ptr %r, i64 0, i32 6, i64 0
   %bytes = mul i64 %length, 8
   call void @llvm.memcpy.p0.p0.i64(ptr %memory, ptr %words, i64 %bytes, i1 false)
-  %sources = getelementptr i64, ptr %words, i64 %length
+  %offsets = getelementptr i64, ptr %words, i64 %length
   %count = call i64 @number(ptr %r, i64 2)
   br label %each
 each:
@@ -142,12 +142,12 @@ address:
   %from = getelementptr ptr, ptr %args, i64 %k
   %object = load ptr, ptr %from
   %value = call i64 @PyLong_AsUnsignedLongLongMask(ptr %object)
-  %source_at = getelementptr [2 x i64], ptr %sources, i64 %k
-  %source = load i64, ptr %source_at
-  %shift_at = getelementptr i64, ptr %source_at, i64 1
+  %offset_at = getelementptr [2 x i64], ptr %offsets, i64 %k
+  %offset = load i64, ptr %offset_at
+  %shift_at = getelementptr i64, ptr %offset_at, i64 1
   %shift = load i64, ptr %shift_at
   %shifted = add i64 %value, %shift
-  %slot = getelementptr i64, ptr %memory, i64 %source
+  %slot = getelementptr i64, ptr %memory, i64 %offset
   store i64 %shifted, ptr %slot
   br label %each
 rest:
@@ -168,7 +168,7 @@ done:
   br i1 %right, label %watch, label %wrong
 watch:
   %behind = mul i64 %count, 2
-  %watched = getelementptr i64, ptr %sources, i64 %behind
+  %watched = getelementptr i64, ptr %offsets, i64 %behind
   %misplaced = call i1 @look(ptr %args, ptr %watched)
   %answer = select i1 %misplaced, i32 2, i32 0
   ret i32 %answer
