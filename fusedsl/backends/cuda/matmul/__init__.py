@@ -34,7 +34,9 @@ class FmaTileIntrinsics(Named):
     """Intrinsics of a block's accumulators on CUDA cores."""
 
     zeros = Method("", "")
-    multiply = Method("left_pitch, right_pitch", "left, right, accumulators")
+    fragments = Method("left_pitch, right_pitch, step", "left, right")
+    multiply = Method("left_pitch, right_pitch", "left, right, accumulators, fragments")
+    multiply_fragments = Method("", "accumulators, fragments")
     add_accumulators = Method("", "to, accumulators, is_first")
 
 
@@ -45,7 +47,9 @@ class MmaTileIntrinsics(Named):
     """Intrinsics of a block's accumulators on tensor cores."""
 
     zeros = Method("", "")
-    multiply = Method("left, right, parts=1, guarded=False", "left_at, right_at, accumulators")
+    fragments = Method("left, right, step", "left_at, right_at")
+    multiply = Method("left, right, ahead=False, parts=1, guarded=False", "left_at, right_at, accumulators, fragments")
+    multiply_fragments = Method("parts=1, guarded=False", "accumulators, fragments")
     add_accumulators = Method("", "to, accumulators, is_first")
     any_nonfinite = Method("", "accumulators")
 

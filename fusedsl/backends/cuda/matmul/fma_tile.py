@@ -53,33 +53,61 @@ class FmaTile(FmaTileShape):
         zero = element_type(self.kind)(0)
         return intrinsic(0)(lambda: (self._types(), lambda e: e.pack(self._types(), [zero] * self.count)))
 
-    def multiply(self, left_pitch: int, right_pitch: int) -> Callable:
-        """`multiply(left, right, accumulators)`: adds the products of a K-slice of two padded tiles.
+    def _fragment_types(self) -> types.UniTuple:
+        return types.UniTuple(numba_type(self.dtype), self.thread_rows + self.thread_columns)
+
+    def fragments(self, left_pitch: int, right_pitch: int, step: int) -> Callable:
+        """`fragments(left, right)`: a thread's elements of a step of two padded tiles.
 
         The tiles have so many elements between steps.
         """
 
-        @emitted(self._types(), 3)
-        def emit(e, left, right, so_far, *, kinds):
-            b, size, accumulators = e.builder, self.kind.itemsize, e.unpack(so_far, self.count)
-            row, column = self._first_element(e)
-            left = b.add(e.cast(left, kinds[0], i32), b.mul(row, I32(size)))
-            right = b.add(e.cast(right, kinds[1], i32), b.mul(column, I32(size)))
+        @emitted(self._fragment_types(), 2)
+        def emit(e, left, right, *, kinds):
+            read = self._reader(e, (e.cast(left, kinds[0], i32), e.cast(right, kinds[1], i32)), left_pitch, right_pitch)
+            return e.pack(self._fragment_types(), read(step))
 
-            def fragments(step: int) -> tuple[list[ir.Value], list[ir.Value]]:
-                return self._read(e, left, step * left_pitch, 0), self._read(e, right, step * right_pitch, 1)
+        return emit
 
-            ahead = fragments(0)
-            for step in range(self.block_k):
-                x, y = ahead
-                ahead = fragments(step + 1) if step + 1 < self.block_k else ahead
-                for i in range(self.thread_rows):
-                    for j in range(self.thread_columns)[:: 1 if i % 2 == 0 else -1]:
-                        k = i * self.thread_columns + j
-                        accumulators[k] = _fma(e, self.kind, x[i], y[j], accumulators[k])
+    def multiply(self, left_pitch: int, right_pitch: int) -> Callable:
+        """`multiply(left, right, accumulators, fragments)`: adds the products of all steps of a K-slice but the last.
+
+        The fragments of its first step are given; those of a step are read while the one before is multiplied.
+        """
+
+        @emitted(self._types(), 4)
+        def emit(e, left, right, so_far, first, *, kinds):
+            accumulators, ahead = e.unpack(so_far, self.count), e.unpack(first, self._fragment_types().count)
+            read = self._reader(e, (e.cast(left, kinds[0], i32), e.cast(right, kinds[1], i32)), left_pitch, right_pitch)
+            for step in range(self.block_k - 1):
+                fragments, ahead = ahead, read(step + 1) if step + 2 < self.block_k else ahead
+                self._add_products(e, fragments, accumulators)
             return e.pack(self._types(), accumulators)
 
         return emit
+
+    @emitted(lambda self: self._types())
+    def multiply_fragments(self, e, so_far, given):
+        """`multiply_fragments(accumulators, fragments)`: adds the products of one step."""
+        accumulators = e.unpack(so_far, self.count)
+        self._add_products(e, e.unpack(given, self._fragment_types().count), accumulators)
+        return e.pack(self._types(), accumulators)
+
+    def _add_products(self, e: Emitter, fragments: list[ir.Value], accumulators: list[ir.Value]) -> None:
+        """Column by column, in turns up and down: most registers come from the reuse cache, few from one bank."""
+        x, y = fragments[: self.thread_rows], fragments[self.thread_rows :]
+        for j in range(self.thread_columns):
+            for i in range(self.thread_rows)[:: 1 if j % 2 == 0 else -1]:
+                k = i * self.thread_columns + j
+                accumulators[k] = _fma(e, self.kind, x[i], y[j], accumulators[k])
+
+    def _reader(
+        self, e: Emitter, tiles: tuple[ir.Value, ir.Value], left_pitch: int, right_pitch: int
+    ) -> Callable[[int], list[ir.Value]]:
+        """The function that reads the fragments of a step: a thread's rows, then its columns."""
+        b, size = e.builder, self.kind.itemsize
+        left, right = (b.add(at, b.mul(own, I32(size))) for at, own in zip(tiles, self._first_element(e)))
+        return lambda step: self._read(e, left, step * left_pitch, 0) + self._read(e, right, step * right_pitch, 1)
 
     def _read(self, e: Emitter, at: ir.Value, skipped: int, side: int) -> list[ir.Value]:
         """A thread's elements of one step."""

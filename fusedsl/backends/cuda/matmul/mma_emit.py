@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.matmul_operands import matmul_operands
 from ..emit.intrinsic import Binding
 from ..emit.source_builder import SourceBuilder, header
 from ..tile import Tile, TileIntrinsics, barrier, commit_group, dynamic_smem, is_last_block, wait_group
-from . import FmaTile, MmaTile, OperandTile, OperandTileIntrinsics, add_split_accumulators, store_accumulators, udiv64
+from . import (
+    FmaTile,
+    FmaTileIntrinsics,
+    MmaTile,
+    MmaTileIntrinsics,
+    OperandTile,
+    OperandTileIntrinsics,
+    add_split_accumulators,
+    store_accumulators,
+    udiv64,
+)
 from .emit_coordinates import MatmulCoordinates
 from .emit_k_slices import k_slices
 from .emit_row_epilogue import RowEpilogue
@@ -153,6 +164,9 @@ class MmaMatmulEmitter:
             self._start(f"ring + {stage * s.stage_bytes}", f"(begin + {stage * s.tile.block_k})")
             self._finish(f"ring + {stage * s.stage_bytes}")
         src.emit(f"step, read, write = begin, int32(0), int32({(s.stages - 1) * s.stage_bytes})")
+        if s.reads_ahead:
+            src.emit("wait_slice()", barrier())
+            self._first_fragments()
 
     def _mainloop(self) -> None:
         src, s = self.src, self.schedule
@@ -178,7 +192,7 @@ class MmaMatmulEmitter:
         src.assign("nonfinite", " | ".join(f"any_nonfinite(accumulators{k})" for k in range(len(self.schedule.pairs))))
         with src.if_("nonfinite"):
             self._begin()
-            self._chain("end", "guarded_multiply")
+            self._chain("end", "guarded_")
             src.emit("wait_copies()")
 
     def _define_products(self) -> None:
@@ -187,41 +201,83 @@ class MmaMatmulEmitter:
             dtypes, block = (tile.dtype, tile.accumulator_dtype), (tile.rows, tile.columns, tile.block_k)
             mma = src.bind("product", MmaTile(*dtypes, *block, tile.warps))
             src.bind_several({"zero_accumulators": mma.zeros(), "add_accumulators": mma.add_accumulators()})
-            for k, (left, right) in enumerate(s.pairs):
-                layouts = s.operands[left].layout, s.operands[right].layout
-                if s.parts == 2:
-                    src.bind(f"multiply{k}", mma.multiply(*layouts, parts=2))
-                    src.bind(f"guarded_multiply{k}", mma.multiply(*layouts, parts=2, guarded=True))
-                else:
-                    src.bind(f"multiply{k}", mma.multiply(*layouts))
+            given, ahead = {"parts": 2} if s.parts == 2 else {}, {"ahead": True} if s.reads_ahead else {}
+            layouts = [(s.operands[left].layout, s.operands[right].layout) for left, right in s.pairs]
+            for k, pair in enumerate(layouts):
+                self._define_fragments(k, mma, pair, tile.steps)
+                src.bind(f"multiply{k}", mma.multiply(*pair, **ahead, **given))
+            src.bind("multiply_fragments", mma.multiply_fragments(**given))
             if s.parts == 2:
+                for k, pair in enumerate(layouts):
+                    src.bind(f"guarded_multiply{k}", mma.multiply(*pair, **ahead, **given, guarded=True))
+                src.bind("guarded_multiply_fragments", mma.multiply_fragments(**given, guarded=True))
                 src.bind("any_nonfinite", mma.any_nonfinite())
         else:
             block = (tile.rows, tile.columns, tile.block_k)
             fma = src.bind("product", FmaTile(tile.dtype, *block, tile.warps, tile.lanes))
             src.bind_several({"zero_accumulators": fma.zeros(), "add_accumulators": fma.add_accumulators()})
             for k, (left, right) in enumerate(s.pairs):
-                src.bind(f"multiply{k}", fma.multiply(s.operands[left].pitch, s.operands[right].pitch))
+                pitches = s.operands[left].pitch, s.operands[right].pitch
+                self._define_fragments(k, fma, pitches, tile.block_k)
+                src.bind(f"multiply{k}", fma.multiply(*pitches))
+            src.bind("multiply_fragments", fma.multiply_fragments())
         src.bind_several({"wait_slice": wait_group(s.stages - 2), "wait_copies": wait_group(0)})
 
-    def _chain(self, end: str, multiply: str = "multiply") -> None:
-        """Emit the products of the steps up to an end, one after another in registers."""
+    def _define_fragments(
+        self, number: int, product: FmaTileIntrinsics | MmaTileIntrinsics, layouts: tuple[Any, Any], steps: int
+    ) -> None:
+        """Define what reads the fragments of the first and of the last step of a K-slice, for a product."""
+        names = {f"first_fragments{number}": 0, f"last_fragments{number}": steps - 1}
+        self.src.bind_several({name: product.fragments(*layouts, step) for name, step in names.items()})
+
+    def _first_fragments(self) -> None:
+        """Emit the fragments of the first step of the K-slice to be read."""
+        for number, at in enumerate(self._factors_at()):
+            self.src.assign(f"fragments{number}", f"first_fragments{number}({at})")
+
+    def _last_products(self, prefix: str) -> None:
+        """Emit the products of the last step of a K-slice."""
+        for number in range(len(self.schedule.pairs)):
+            sums = f"accumulators{number}"
+            self.src.assign(sums, f"{prefix}multiply_fragments({sums}, last{number})")
+
+    def _factors_at(self) -> list[str]:
+        """The addresses of both factors of each product in the K-slice to be read."""
+        offsets = self.schedule.operand_offsets
+        return [", ".join(f"int32(ring + read + {offsets[n]})" for n in pair) for pair in self.schedule.pairs]
+
+    def _chain(self, end: str, prefix: str = "") -> None:
+        """Emit the products of the steps up to an end, one after another in registers.
+
+        Where a thread has registers for them, the last step of a K-slice is multiplied behind the barrier, while
+        fragments of the next slice are read.
+        """
         src, s, block_k = self.src, self.schedule, self.schedule.tile.block_k
         last = (s.stages - 1) * s.stage_bytes
         for number in range(len(s.pairs)):
             src.assign(f"accumulators{number}", "zero_accumulators()")
         with src.while_(f"step < {end}"):
-            src.emit("wait_slice()", barrier())
+            if not s.reads_ahead:
+                src.emit("wait_slice()", barrier())
             self._start("ring + write", f"(step + {(s.stages - 1) * block_k})")
-            for number, (left, right) in enumerate(s.pairs):
-                at = ", ".join(f"int32(ring + read + {s.operand_offsets[n]})" for n in (left, right))
-                src.assign(f"accumulators{number}", f"{multiply}{number}({at}, accumulators{number})")
+            if not s.reads_ahead:
+                self._first_fragments()
+            for number, at in enumerate(self._factors_at()):
+                sums = f"accumulators{number}"
+                src.assign(sums, f"{prefix}multiply{number}({at}, {sums}, fragments{number})")
+                src.assign(f"last{number}", f"last_fragments{number}({at})")
+            if not s.reads_ahead:
+                self._last_products(prefix)
             self._finish("ring + write")
             src.emit(
                 f"step = step + {block_k}",
                 f"read = select(read == {last}, int32(0), int32(read + {s.stage_bytes}))",
                 f"write = select(write == {last}, int32(0), int32(write + {s.stage_bytes}))",
             )
+            if s.reads_ahead:
+                src.emit("wait_slice()", barrier())
+                self._first_fragments()
+                self._last_products(prefix)
 
     def _add_sums(self, is_first: str) -> None:
         for number in range(len(self.schedule.pairs)):

@@ -34,6 +34,7 @@ STAGES = 3
 OTHER_REGISTERS = 64  # of a thread, for fragments and addresses
 MOST_ELEMENTS = 96  # of all operands, that a thread holds between a load and the store to shared memory
 MOST_HELD = 160  # elements of these and of accumulators that a thread has live: with more, an epilogue spills
+MOST_WORDS = 180  # of accumulators and of fragments of two steps
 SYSTEM_BYTES = 1024  # of shared memory, that a block takes besides its own
 ALIGNMENT = 128  # of the tiles in shared memory
 SPLITS = (2, 3, 4, 6, 8, 12, 16)  # of the steps of a tile, that are tried
@@ -41,6 +42,8 @@ LEAST_SPLIT = 256  # steps of a split
 SPLIT_CLOCKS, SPLIT_WORDS = 4000, 8  # of an SM: for the arrival of blocks, and accumulators that it adds in a clock
 # measured: H100, float32 4096³: of the rate by fused multiply-adds, with fewer threads than these on an SM
 LATENCY_THREADS, ALONE = 256, 0.68
+# measured: H200, bfloat16 1024 × 1023 × 1021 and 128 × 2048 × 2047: of the rate where threads load single elements
+SINGLE_ELEMENTS = 0.2
 GROUP_ROWS = 8  # rows of tiles that are computed side by side: they share columns in L2
 
 Tried = tuple[Sequence[BlockShape], Sequence[int]]
@@ -72,6 +75,13 @@ class MmaMatmulSchedule(Schedule):
     @property
     def block_threads(self) -> int:
         return self.tile.threads
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a thread has registers for the fragments of two steps, beside accumulators and addresses."""
+        size = dtype(self.tile.accumulator_dtype if isinstance(self.tile, MmaTileShape) else self.tile.dtype).itemsize
+        words = len(self.pairs) * (self.tile.count * size // 4 + 2 * self.tile.fragment_words)
+        return words <= MOST_WORDS and not any(one.through_registers for one in self.operands)
 
     @property
     def stage_bytes(self) -> int:
@@ -258,6 +268,8 @@ def _clocks(s: MmaMatmulSchedule, rate: float, operands: MatmulOperands, extents
         unit = hardware.tensor / 2 / (1 if s.parts == 1 else 3)  # TF32, three products of two parts
     if isinstance(s.tile, FmaTileShape) and s.blocks * s.block_threads < LATENCY_THREADS:
         unit *= ALONE
+    if any(one.through_registers for one in s.operands):
+        unit *= SINGLE_ELEMENTS
     sums = s.tile.rows * s.tile.columns * len(s.pairs)
     combined = SPLIT_CLOCKS + sums * (s.splits + 1) / SPLIT_WORDS if s.splits > 1 else 0
     return tiles * sums * s.k_axes.steps(extents, s.tile.block_k) / s.splits / (unit * rate) + combined

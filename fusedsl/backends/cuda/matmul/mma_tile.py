@@ -44,32 +44,65 @@ class MmaTile(MmaTileShape):
         zero = element_type(self.kind)(0)
         return intrinsic(0)(lambda: (self._types(), lambda e: e.pack(self._types(), [zero] * self.count)))
 
-    def multiply(self, left: str, right: str, parts: int = 1, guarded: bool = False) -> Callable:
-        """`multiply(left, right, accumulators)`: adds the products of a K-slice of two tiles of these layouts.
+    def _fragment_types(self) -> types.UniTuple:
+        size = dtype(self.dtype).itemsize
+        return types.UniTuple(types.float64 if size == 8 else i32, self.fragment_words * 4 // max(4, size))
+
+    def fragments(self, left: str, right: str, step: int) -> Callable:
+        """`fragments(left, right)`: a thread's fragments of a step of two tiles of these layouts."""
+
+        @emitted(self._fragment_types(), 2)
+        def emit(e, left_at, right_at, *, kinds):
+            read = self._reader(e, (e.cast(left_at, kinds[0], i32), e.cast(right_at, kinds[1], i32)), (left, right))
+            return e.pack(self._fragment_types(), read(step))
+
+        return emit
+
+    def multiply(self, left: str, right: str, ahead: bool = False, parts: int = 1, guarded: bool = False) -> Callable:
+        """`multiply(left, right, accumulators, fragments)`: adds the products of all steps of a K-slice but the last.
+
+        The fragments of its first step are given; `ahead`, those of a step are read while the one before is multiplied.
+        """
+
+        @emitted(self._types(), 4)
+        def emit(e, left_at, right_at, so_far, first, *, kinds):
+            accumulators, following = e.unpack(so_far, self.count), e.unpack(first, self._fragment_types().count)
+            read = self._reader(e, (e.cast(left_at, kinds[0], i32), e.cast(right_at, kinds[1], i32)), (left, right))
+            for step in range(self.steps - 1):
+                fragments, more = following, step + 2 < self.steps
+                if ahead and more:
+                    following = read(step + 1)
+                self._add_products(e, fragments, accumulators, parts, guarded)
+                if not ahead and more:
+                    following = read(step + 1)
+            return e.pack(self._types(), accumulators)
+
+        return emit
+
+    @emitted(lambda self: self._types())
+    def multiply_fragments(self, e, so_far, given, *, parts: int = 1, guarded: bool = False):
+        """`multiply_fragments(accumulators, fragments)`: adds the products of one step.
 
         In two `parts`, each float32 is a TF32 number and a smaller one: two products of both and the one of the larger.
         If `guarded`, what is not finite enters the last one alone: nothing is left of it.
         """
+        accumulators = e.unpack(so_far, self.count)
+        self._add_products(e, e.unpack(given, self._fragment_types().count), accumulators, parts, guarded)
+        return e.pack(self._types(), accumulators)
 
-        @emitted(self._types(), 3)
-        def emit(e, left_at, right_at, so_far, *, kinds):
-            accumulators, (lane, row, column) = e.unpack(so_far, self.count), self._warp(e)
-            operands = (e.cast(left_at, kinds[0], i32), row), (e.cast(right_at, kinds[1], i32), column)
-            a, b = (self._fragments(e, side, layout) for side, layout in (("left", left), ("right", right)))
-            for fragments, operand in zip((a, b), operands):
-                fragments.start(*operand, lane)
-            for step in range(self.block_k * dtype(self.dtype).itemsize // a.step_bytes):
-                if guarded:
-                    for m, n in PRODUCTS[parts]:
-                        x, y = self._read(e, (a, b), step, lambda v, last=(m, n) == (0, 0): _guarded_parts(e, v, last))
-                        self._accumulate(e, [one[m] for one in x], [one[n] for one in y], accumulators)
-                    continue
-                x, y = self._read(e, (a, b), step, lambda v: self._parts(e, v, parts))
-                for m, n in PRODUCTS[parts]:
-                    self._accumulate(e, [one[m] for one in x], [one[n] for one in y], accumulators)
-            return e.pack(self._types(), accumulators)
-
-        return emit
+    def _add_products(
+        self, e: Emitter, fragments: list[ir.Value], accumulators: list[ir.Value], parts: int, guarded: bool
+    ) -> None:
+        words = len(fragments) * 16 // (self.warp_rows + self.warp_columns)
+        blocks = [fragments[k : k + words] for k in range(0, len(fragments), words)]
+        lefts, rights = blocks[: self.warp_rows // 16], blocks[self.warp_rows // 16 :]
+        rights = [part for words in rights for part in halves(words)]
+        for m, n in PRODUCTS[parts]:
+            if guarded:
+                x, y = ([_guarded_parts(e, v, (m, n) == (0, 0)) for v in side] for side in (lefts, rights))
+            elif (m, n) == PRODUCTS[parts][0]:
+                x, y = ([self._parts(e, v, parts) for v in side] for side in (lefts, rights))
+            self._accumulate(e, [one[m] for one in x], [one[n] for one in y], accumulators)
 
     def _fragments(self, e: Emitter, side: str, layout: str) -> Fragments | PaddedFragments:
         lanes = self.rows if side == "left" else self.columns
@@ -77,15 +110,27 @@ class MmaTile(MmaTileShape):
             return PaddedFragments(e, side, lanes, dtype(self.dtype))
         return Fragments(e, side, layout, self.block_k)
 
-    def _read(self, e: Emitter, sides: tuple, step: int, parts_of: Callable) -> tuple[list, list]:
-        """The parts of a warp's fragments of both operands at a step."""
-        left, right = sides
-        rights = [part for k in range(self.warp_columns // 16) for part in halves(right.read(step, k))]
-        return [parts_of(left.read(step, k)) for k in range(self.warp_rows // 16)], [parts_of(v) for v in rights]
+    def _reader(
+        self, e: Emitter, tiles: tuple[ir.Value, ir.Value], layouts: tuple[str, str]
+    ) -> Callable[[int], list[ir.Value]]:
+        """The function that reads the fragments of a step: of the warp's rows, then of its columns."""
+        lane, row, column = self._warp(e)
+        left, right = (self._fragments(e, side, layout) for side, layout in zip(("left", "right"), layouts))
+        left.start(tiles[0], row, lane)
+        right.start(tiles[1], column, lane)
+
+        def read(step: int) -> list[ir.Value]:
+            rows = [word for k in range(self.warp_rows // 16) for word in left.read(step, k)]
+            return rows + [word for k in range(self.warp_columns // 16) for word in right.read(step, k)]
+
+        return read
 
     def _parts(self, e: Emitter, words: list[ir.Value], parts: int) -> list[list[ir.Value]]:
-        """A fragment as the instruction takes it: float32 as TF32, to nearest, then what is left of it likewise."""
-        if self.dtype != "float32":
+        """A fragment as the instruction takes it, which cuts float32 off to TF32.
+
+        In two parts: TF32, to nearest, then what is left of it likewise.
+        """
+        if parts == 1:
             return [words]
         b, tf32_parts = e.builder, list[list[ir.Value]]()
         for _ in range(parts):
@@ -115,10 +160,9 @@ class MmaTile(MmaTileShape):
 
     def _mma(self, e: Emitter, a: list[ir.Value], b: list[ir.Value], c: list[ir.Value]) -> list[ir.Value]:
         if self.dtype == "float64" and e.cc < (9, 0):
-            for k in range(4):
-                for half in range(2):
-                    own = slice(2 * half, 2 * half + 2)
-                    c[own] = mma_sync(e, "m8n8k4.row.col.f64.f64.f64.f64", [a[2 * k + half]], [b[k]], c[own])
+            for half in range(2):
+                own = slice(2 * half, 2 * half + 2)
+                c[own] = mma_sync(e, "m8n8k4.row.col.f64.f64.f64.f64", [a[half]], b, c[own])
             return c
         return mma_sync(e, INSTRUCTIONS[self.dtype], a, b, c)
 

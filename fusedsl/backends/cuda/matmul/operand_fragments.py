@@ -11,7 +11,7 @@ from ..compiler.numba_backend import F32, I32, Emitter, ir
 from ..mma.fragment import matrices
 from ..mma.tile_sizes import SWIZZLE_BYTES
 from ..tile.memory import ld_shared
-from .tile_shapes import FRAGMENT_PADS
+from .tile_shapes import FRAGMENT_PADS, STEP_BYTES
 
 
 class Fragments:
@@ -19,8 +19,6 @@ class Fragments:
 
     Those of the left operand are ordered by M, then K, those of the right one by K, then N.
     """
-
-    step_bytes = 32
 
     def __init__(self, e: Emitter, side: str, layout: str, block_k: int):
         self.e, self.side, self.layout, self.block_k = e, side, layout, block_k
@@ -44,7 +42,7 @@ class Fragments:
         """The k-th 16 M/N positions at a step."""
         b = self.e.builder
         if self.layout == "k":
-            address = b.add(b.xor(self.address, I32(self.step_bytes * step)), I32(16 * k * SWIZZLE_BYTES))
+            address = b.add(b.xor(self.address, I32(STEP_BYTES * step)), I32(16 * k * SWIZZLE_BYTES))
         else:
             panel, within = divmod(16 * k, 64)
             further = 16 * step * SWIZZLE_BYTES + panel * self.block_k * SWIZZLE_BYTES
@@ -53,15 +51,14 @@ class Fragments:
 
 
 class PaddedFragments:
-    """Fragments of float32 (8 steps) or float64 (16 steps), element by element out of padded lines.
+    """Fragments of float32 (8 steps) or float64 (4 steps), element by element out of padded lines.
 
     Lane 4 g + t has the M/N positions g and g + 8, and every fourth step from t on.
     """
 
     def __init__(self, e: Emitter, side: str, mn: int, kind: DType):
         self.e, self.side, self.kind, self.pitch = e, side, kind, mn + FRAGMENT_PADS[kind.itemsize]
-        self.steps = 8 if kind.itemsize == 4 else 16
-        self.step_bytes = self.steps * kind.itemsize
+        self.steps = STEP_BYTES // kind.itemsize
 
     def start(self, at: ir.Value, first: ir.Value, lane: ir.Value) -> None:
         """Find a lane's first element, from M/N position `first` on, in the tile at an address."""

@@ -9,6 +9,7 @@ from ....ir.types import dtype
 from ..mma.tile_sizes import SWIZZLE_BYTES
 
 WARP = 32
+STEP_BYTES = 32  # of K in a fragment of tensor cores
 FRAGMENT_PADS = {4: 8, 8: 4}  # itemsize -> elements between padded lines: 4 steps of 8 elements are in different banks
 
 
@@ -131,6 +132,11 @@ class FmaTileShape:
         return self.thread_rows * self.thread_columns
 
     @property
+    def fragment_words(self) -> int:
+        """Registers of a thread for the elements of a step of both operands."""
+        return (self.thread_rows + self.thread_columns) * max(1, dtype(self.dtype).itemsize // 4)
+
+    @property
     def pitch(self) -> int:
         """Accumulators from one row in shared memory to the next: a quarter of a warp writes to all banks."""
         return self.columns + 4
@@ -168,6 +174,16 @@ class MmaTileShape:
     def count(self) -> int:
         """Accumulators of a thread."""
         return self.warp_rows * self.warp_columns // WARP
+
+    @property
+    def steps(self) -> int:
+        """Fragments of a K-slice, one after another along K."""
+        return self.block_k * dtype(self.dtype).itemsize // STEP_BYTES
+
+    @property
+    def fragment_words(self) -> int:
+        """Registers of a thread for the fragments of both operands."""
+        return (self.warp_rows + self.warp_columns) * STEP_BYTES // (4 * WARP)
 
     @property
     def pitch(self) -> int:

@@ -34,7 +34,7 @@ INSTRUCTIONS = {  # mma.sync of a dtype
     "float32": "m16n8k8.row.col.f32.tf32.tf32.f32",
     "int8": "m16n8k32.row.col.s32.s8.s8.s32",
     "uint8": "m16n8k32.row.col.s32.u8.u8.s32",
-    "float64": "m16n8k16.row.col.f64.f64.f64.f64",
+    "float64": "m16n8k4.row.col.f64.f64.f64.f64",
 }
 LETTERS = {F32: "f", I32: "r", F64: "d"}  # of registers, by their type
 STEP = 8  # elements of a chunk of `in_chunks`
