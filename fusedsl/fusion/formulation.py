@@ -37,12 +37,21 @@ class ProductMode(Enum):
 
 
 @dataclass(frozen=True)
+class OperandCopy:
+    """An argument of which large products multiply a copy: `turned`, in the order in which a product reads it."""
+
+    argument: int
+    turned: bool
+
+
+@dataclass(frozen=True)
 class Formulation:
     """How a program may be cut into kernels."""
 
     together: bool = True  # one kernel may reduce over rows and over columns
     attention: AttentionMode = AttentionMode.TILE_MAX
     products: ProductMode = ProductMode.FUSED
+    copies: tuple[OperandCopy, ...] = ()
     budget: int | None = None  # registers of a kernel's values; None: as few kernels as possible
     steady: bool = False  # batch-invariant: one row is partitioned as many rows are
     unordered: bool = False  # on CUDA, scattered floats are added in any order

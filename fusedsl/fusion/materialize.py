@@ -25,9 +25,14 @@ ON_CPUS = 1.5  # instructions that take as long as moving a byte on one core, fr
 
 
 def materialize(
-    results: Sequence[Node], instructions_per_byte: float, fits: Fits, way: Formulation, short: Short
+    results: Sequence[Node],
+    instructions_per_byte: float,
+    fits: Fits,
+    way: Formulation,
+    short: Short,
+    copies: dict[Node, str],
 ) -> list[StoredArray]:
-    """The arrays of a program to store.
+    """The arrays of a program to store; `copies` are among them, with their reasons.
 
     `instructions_per_byte` take as long as storing and loading a byte. `fits` answers whether a count is within a limit
     for this plan, `short` tells the extents of inner folds that are unrolled. An attention kernel that measures
@@ -37,7 +42,7 @@ def materialize(
     longest = MOST_OPERATIONS if budgeted else MOST_PROMISED
     joins = ON_CPUS if budgeted and way.attention is AttentionMode.TILE_MAX else instructions_per_byte
     limited = KernelLimits(results, fits, way, longest, joins)
-    chosen = limited.find()
+    chosen = limited.find() | copies
     stored = ReadAnalysis(results, chosen, instructions_per_byte, short).find()
     if way.products is ProductMode.FUSED:
         return _with_cuts(stored, limited.cuts)

@@ -11,6 +11,7 @@ from ..hardware import CPU, Hardware, hardware_facts
 from ..ir.dims import Dim, Symbol, evaluate, expression
 from ..ir.graph import Graph, Type
 from ..rewrite.fp_contract import round_products
+from .copied_operands import copy_operands
 from .cost_model import Prices, plus
 from .deterministic_scatters import order_scatters
 from .equal_widths import unify_equal_widths
@@ -105,10 +106,12 @@ def partition_graph(
     if way.attention is not AttentionMode.TILE_MAX:  # on CPUs a BLAS multiplies for each width
         same = _same(fits)
         graph = merge_summed_axes(unify_equal_widths(split_sliced_products(graph, same), same), fits)
+    graph, copies = copy_operands(graph, way.copies, extents, fits)
     partitioner = _GraphPartitioner(extents, guards, way, hardware, check)
-    cut = partitioner.graph(graph, materialize(graph.results, partitioner.rate, fits, way, _short(fits, extents)))
+    stored = materialize(graph.results, partitioner.rate, fits, way, _short(fits, extents), copies)
+    cut = partitioner.graph(graph, stored)
     prices = Prices(extents, priced_for(way.attention))
-    if way.products is not ProductMode.FUSED:
+    if way.products is not ProductMode.FUSED or way.copies:
         return cut  # the call compares its kernels with those of other formulations
     if way.budget is None or _seconds(cut, prices) <= SLOWER * _unfused_seconds(graph, prices):
         return cut

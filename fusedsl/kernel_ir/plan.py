@@ -9,7 +9,7 @@ from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
-from ..fusion.formulation import AttentionMode, Formulation, ProductMode
+from ..fusion.formulation import AttentionMode, Formulation, OperandCopy, ProductMode
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Graph, Node, Parameter, Site, Type, node, walk
 from ..ir.types import DType, dtype
@@ -124,10 +124,11 @@ class Plan:
     budget: int = 0  # registers that a kernel's values may take; 0: no limit
     launches: tuple[int, ...] = ()  # kernels per launch, in order, if launches are shared
     products: ProductMode = ProductMode.FUSED
+    copies: tuple[OperandCopy, ...] = ()
 
     @property
     def formulation(self) -> Formulation:
-        return Formulation(self.together, self.attention, self.products)
+        return Formulation(self.together, self.attention, self.products, self.copies)
 
     @property
     def shared(self) -> tuple[tuple[int, ...], ...]:
@@ -139,7 +140,7 @@ class Plan:
 CLASSES = {
     c.__name__: c
     for c in (
-        *(Plan, KernelPlan, ScalarUse, ArrayUse, IterationIndex, Parameter, Type, Check, Site),
+        *(Plan, OperandCopy, KernelPlan, ScalarUse, ArrayUse, IterationIndex, Parameter, Type, Check, Site),
         *(
             Phase,
             ColumnEpilogue,

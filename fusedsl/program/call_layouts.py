@@ -10,6 +10,7 @@ from ..runtime.array_protocols import packed_strides
 from ..runtime.arrays import ArrayFacts, Weak
 from ..runtime.layout import ALIGNMENT, ArrayLayout, NeedsCopy, bound_strides, contiguous, view
 from ..runtime.outputs import common_order
+from ..runtime.temporary_layouts import temporary_layouts
 from . import call_steps
 
 Layouts = dict[tuple[str, int], ArrayLayout]
@@ -31,8 +32,8 @@ def call_layouts(
             layouts["result", k] = layout_of(out)
         else:
             layouts["result", k] = ArrayLayout(shape, packed_strides(shape, result_order(plan, k, layouts, extents)))
-    shapes = [tuple(evaluate(d, extents) for d in t.shape) for t in plan.temporaries]
-    return layouts | {("temporary", k): contiguous(shape) for k, shape in enumerate(shapes)}, copied
+    temporaries = enumerate(temporary_layouts(plan, extents))
+    return layouts | {("temporary", k): layout for k, layout in temporaries}, copied
 
 
 def layout_of(a: ArrayFacts) -> ArrayLayout:

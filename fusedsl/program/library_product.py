@@ -14,7 +14,8 @@ from ..runtime.blas_launch import numpy_has_blas
 from ..runtime.bound_kernel import BoundKernel
 from ..runtime.cublas import cublas_of
 from ..runtime.cublas_launch import gemm_calls
-from .product_work import cpu_product_rates, library_seconds
+from ..runtime.layout import ALIGNMENT
+from .product_work import ACROSS_LIBRARY, UNALIGNED_LIBRARY, cpu_product_rates, library_seconds
 
 ARRAYS: tuple[Factor, ...] = ("left", "right", "out")
 CPU_DTYPES = ("float32", "float64")
@@ -149,4 +150,17 @@ def _gemm_seconds(product: Gemm, hardware: Hardware, tf32: bool) -> float:
     m, n, k = product.rows.extent, product.columns.extent, product.terms.extent
     factors = (m * k + k * n) * product.factor_dtype.itemsize
     moved = product.batch_count * (factors + m * n * product.out_dtype.itemsize)
-    return library_seconds((product.batch_count, m, n, k), product.factor_dtype, moved, hardware, tf32)
+    sides, share = (product.batch_count, m, n, k), _layout_share(product, tf32)
+    return library_seconds(sides, product.factor_dtype, moved, hardware, tf32, share)
+
+
+def _layout_share(product: Gemm, tf32: bool) -> float:
+    """The share of its rate that cuBLAS reaches with matrices of these layouts."""
+    layouts = {array: product.layout(array) for array in ARRAYS}
+    sizes = {"left": product.factor_dtype, "right": product.factor_dtype, "out": product.out_dtype}
+    lines = [layout.pitch * sizes[array].itemsize for array, layout in layouts.items() if layout is not None]
+    if product.factor_dtype.itemsize == 2 and any(line % ALIGNMENT for line in lines):
+        return UNALIGNED_LIBRARY
+    left, right = layouts["left"], layouts["right"]
+    across = left is not None and left.transposed and right is not None and not right.transposed
+    return ACROSS_LIBRARY if tf32 and across else 1.0

@@ -122,6 +122,7 @@ def make_plan(
         way.budget or 0,
         launches,
         way.products,
+        way.copies,
     )
     if check is not None:
         check.plan(plan)

@@ -165,6 +165,7 @@ class Plans:
         if source is None:
             return None
         kinds = {"together": way.together, "attention": way.attention.value, "products": way.products.value}
+        kinds |= {"copies": plan_to_json(way.copies)} if way.copies else {}
         parts = {"parameters": plan_to_json(parameters), **kinds, "registers": call_steps.REGISTER_BUDGET}
         return cache.cache_key(plan=source, options=repr(self.options), **parts)
 

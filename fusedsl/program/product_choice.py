@@ -23,6 +23,7 @@ from ..runtime.bound_kernel import BoundKernel
 from ..runtime.memory_planning import workspace_size
 from .call_time import PricedCall, call_seconds, kernel_seconds, product_sides, products_seconds
 from .library_product import LibraryProduct
+from .operand_copies import with_operand_copies
 
 MODES = (ProductMode.STORED_OPERANDS, ProductMode.FOLDED, ProductMode.ALONE)  # that are compared with the fused plan
 WORTH = 0.97  # of the least time so far: a smaller gain is not worth the memory
@@ -48,7 +49,7 @@ def choose_product_mode(fused: Call, resolve_as: Callable[[Formulation], Call]) 
     promising = _promising_modes(fused)
     wanted = [mode for mode in MODES if mode in promising]
     if not wanted:
-        return fused, None
+        return with_operand_copies(fused, _is_large, resolve_as), None
     predicted = {ProductMode.FUSED: call_seconds(fused)}
     best, everywhere = fused, fused.plans.options.matmul == "library"
     for mode in wanted:
@@ -63,6 +64,7 @@ def choose_product_mode(fused: Call, resolve_as: Callable[[Formulation], Call]) 
         faster = predicted[mode] < worth * predicted[best.plan.products]
         if faster or (everywhere and mode is ProductMode.ALONE):
             best = other
+    best = with_operand_copies(best, _is_large, resolve_as)
     return best, ProductChoice(best.plan.products, predicted)
 
 

@@ -11,20 +11,25 @@ from ..ir.types import DType
 from ..runtime import vector_units
 
 # measured: H100, cuBLAS: bfloat16 1024³ 9.1 µs, 2048³ 27.3, 4096³ 175, 4096 × 14336 × 4096 608; 4096³ of float32 2,640,
-# of TF32 347, of float64 2,355
+# of TF32 347, of float64 2,355. H200: 1,012 for bfloat16 4096 × 4096 × 4095, 135 for 8192 × 1001 × 1001, of which lines
+# are no whole number of 16 bytes; 609 for TF32 4096³ of two factors whose lines run across the terms
+UNALIGNED_LIBRARY, ACROSS_LIBRARY = 0.18, 0.57  # of the library's rate that it reaches then
 TENSOR_LIBRARY, FLOAT_LIBRARY, DOUBLE_LIBRARY = 0.78, 0.78, 0.85  # of the peak rate that the library reaches
 TILE, SPLIT = 128, 512  # rows and columns of a tile of cuBLAS, and terms from which on it splits few tiles
 TILE_ENDS = 2.4e-6  # seconds in which the first tile is loaded and the last one is stored
 
 
 def library_seconds(
-    sides: Sequence[int], factors: DType, moved: float, hardware: Hardware, tf32: bool = False
+    sides: Sequence[int], factors: DType, moved: float, hardware: Hardware, tf32: bool = False, share: float = 1.0
 ) -> float:
-    """The time of a library's product of (batch, rows, columns, terms), which reads and writes `moved` bytes."""
+    """The time of a library's product of (batch, rows, columns, terms), which reads and writes `moved` bytes.
+
+    Its layouts allow this share of the library's rate.
+    """
     batch, rows, columns, terms = sides
     tiles = batch * -(-rows // TILE) * -(-columns // TILE) * max(1, terms // SPLIT)
     used = min(1.0, max(1, tiles) / hardware.multiprocessors)
-    busy = batch * rows * columns * terms / (library_rate(factors, hardware, tf32) * used)
+    busy = batch * rows * columns * terms / (library_rate(factors, hardware, tf32) * share * used)
     return LAUNCH + LATENCY + TILE_ENDS + max(busy, moved / (READ_SHARE * hardware.bandwidth))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
-from ..ir.dims import Symbol, evaluate
+from ..ir.dims import Symbol
 from ..kernel_ir.plan import Plan
+from .temporary_layouts import size_of, temporary_layouts
 
 TEMPORARY_ALIGNMENT = 256  # bytes
 
@@ -17,7 +17,8 @@ def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list
     Temporaries with disjoint live ranges share memory: the largest are placed first, each at the lowest free offset.
     """
     ranges = live_ranges(plan)
-    sizes = [math.prod(evaluate(d, extents) for d in t.shape) * t.dtype.itemsize for t in plan.temporaries]
+    layouts = zip(plan.temporaries, temporary_layouts(plan, extents))
+    sizes = [size_of(layout) * t.dtype.itemsize for t, layout in layouts]
     sizes = [-(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT for size in sizes]
     offsets = [0] * len(sizes)
     placed: list[int] = []

@@ -12,6 +12,7 @@ from fusedsl.accuracy.bounds import evaluate
 from fusedsl.accuracy.products import TF32
 from fusedsl.backends.cuda.matmul import block_shapes, mma_schedule
 from fusedsl.backends.cuda.matmul.tile_shapes import BlockShape
+from fusedsl.program import operand_copies
 from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.arrays import describe
 
@@ -216,8 +217,14 @@ def test_nothing_spills(dtype, name, shape, cc, only):
     assert all(one.figures.spill_bytes == 0 for one in kernel.resources(x, x, fd.spec((4096,), dtype), cc=cc))
 
 
+@pytest.fixture
+def uncopied(monkeypatch):
+    """Products multiply arguments as they lie."""
+    monkeypatch.setattr(operand_copies, "WORTH", 0.0)
+
+
 @pytest.mark.parametrize("cc", [80, 90, 120])
-def test_ragged_products_do_not_spill(cc):
+def test_ragged_products_do_not_spill(cc, uncopied):
     """Threads hold single elements of both operands between their loads and their stores to shared memory."""
     x, w = fd.spec((4097, 4097), "bfloat16"), fd.spec((4097, 4099), "bfloat16")
     assert all(one.figures.spill_bytes == 0 for one in fd.kernel("x @ w").resources(x, w, cc=cc))
@@ -233,7 +240,7 @@ def test_tf32_does_not_spill(mode, cc):
 
 @pytest.mark.parametrize("text", ["x @ w", "x.mT @ w.mT"])
 @pytest.mark.parametrize("pitch", [4096, 4095])
-def test_16_bits_are_multiplied_on_tensor_cores(text, pitch):
+def test_16_bits_are_multiplied_on_tensor_cores(text, pitch, uncopied):
     """Whether rows begin at multiples of 16 bytes or not."""
     kernel = fd.kernel(text)
     given = [fd.spec((pitch, pitch), "bfloat16")] * 2
