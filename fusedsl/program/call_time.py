@@ -48,9 +48,32 @@ class PricedCall(Protocol):
     def own_seconds(self, plan: KernelPlan, bound: BoundKernel) -> float: ...
 
 
+# measured: H200, three products 4096 x 4096 x 4096 of one operand: what a product of arguments alone saves that starts
+# while the launch before it ends; no more than this share of its time
+EARLY_START, EARLY_SHARE = 5e-6, 0.03
+
+
 def call_seconds(call: PricedCall) -> float:
     """The predicted time of a call, on one thread of a CPU or on the GPU."""
-    return sum(kernel_seconds(call, plan, bound) for plan, bound in call.kernels if not bound.empty)
+    total, follows = 0.0, False
+    for plan, bound in call.kernels:
+        if bound.empty:
+            continue
+        ours = not isinstance(call.library_product(plan, bound), LibraryProduct)
+        each = kernel_seconds(call, plan, bound)
+        early = follows and ours and starts_with_arguments(plan, bound, call.target.hardware)
+        total += each - (min(EARLY_START, EARLY_SHARE * each) if early else 0.0)
+        follows = follows or ours
+    return total
+
+
+def starts_with_arguments(plan: KernelPlan, bound: BoundKernel, hardware: Hardware | None) -> bool:
+    """Whether a kernel sums products of arguments of the call alone, and loads them before the launch before has
+    ended."""
+    given = all(use.kind == "argument" for use in plan.arrays[: plan.inputs])
+    if hardware is None or not given or not bound.kernel.products:
+        return False
+    return scheduled_cuda(bound, hardware)[1].prefetches
 
 
 def kernel_seconds(call: PricedCall, plan: KernelPlan, bound: BoundKernel) -> float:

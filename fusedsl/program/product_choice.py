@@ -21,7 +21,14 @@ from ..kernel_ir.matmul_operands import matmul_operands
 from ..kernel_ir.plan import KernelPlan
 from ..runtime.bound_kernel import BoundKernel
 from ..runtime.memory_planning import workspace_size
-from .call_time import PricedCall, call_seconds, kernel_seconds, product_sides, products_seconds
+from .call_time import (
+    PricedCall,
+    call_seconds,
+    kernel_seconds,
+    product_sides,
+    products_seconds,
+    starts_with_arguments,
+)
 from .library_product import LibraryProduct
 from .operand_copies import with_operand_copies
 
@@ -60,7 +67,8 @@ def choose_product_mode(fused: Call, resolve_as: Callable[[Formulation], Call]) 
         if other.plan.products is not mode or not _is_worth_its_memory(other, fused):
             continue
         predicted[mode] = call_seconds(other)
-        worth = 1.0 if mode is ProductMode.FOLDED else WORTH  # it stores less
+        stores_more = other.plan.temporaries and mode is not ProductMode.FOLDED
+        worth = WORTH if stores_more else 1.0
         faster = predicted[mode] < worth * predicted[best.plan.products]
         if faster or (everywhere and mode is ProductMode.ALONE):
             best = other
@@ -95,6 +103,9 @@ def _promising_modes(call: PricedCall) -> set[ProductMode]:
             continue
         if _computes_operands(bound) and (on_cpu or not isinstance(bound.kernel, AttentionKernel)):
             modes.add(ProductMode.STORED_OPERANDS)
+        several = len(bound.kernel.products) > 1 and not bound.kernel.phases[0].row and _is_large(bound)
+        if several and starts_with_arguments(plan, bound, call.target.hardware):  # as each of them alone does
+            modes.add(ProductMode.ALONE)
         if library and ProductMode.ALONE not in modes:
             chain = isinstance(bound.kernel, AttentionKernel) and on_cpu and _computes_operands(bound)
             if chain or (_is_large(bound) and (everywhere or _library_is_faster(call, plan, bound))):

@@ -104,6 +104,16 @@ def chosen(text: str, dtype: str, device=("cuda", (9, 0)), shapes=None, **option
     return resolved_call(kernel._program, arrays, *device)
 
 
+def test_large_products_of_one_operand_take_turns_where_they_start_early():
+    """Three of them: what each saves by its early start is more than what one kernel saves by reading x once."""
+    shapes = dict.fromkeys("xabc", (4096, 4096))
+    text = "return x @ a, x @ b, x @ c"
+    assert len(chosen(text, "bfloat16", shapes=shapes).launches) == 3
+    assert len(chosen(text, "bfloat16", ("cuda", (8, 0)), shapes).launches) == 1
+    assert len(chosen(text, "bfloat16", shapes=dict.fromkeys("xabc", (1024, 1024))).launches) == 1
+    assert len(chosen(text, "bfloat16", shapes=shapes, max_kernels=1).launches) == 1
+
+
 def by_library(call) -> int:
     return sum(call.is_by_library(members) for members in call.launches)
 
