@@ -53,7 +53,8 @@ def cases(suites: Sequence[str], target: str, elements: Sequence[int] = ()) -> l
     unknown = [name for name in suites if name not in ("quick", "all", *SUITES)]
     if unknown:
         known = ("quick", "all", *SUITES)
-        help = suggest(unknown[0], known) or f"the suites are {', '.join(known)}"
+        near = suggest(unknown[0], known)
+        help = f"did you mean {near}?" if near else f"the suites are {', '.join(known)}, or FILE.py:NAME"
         raise ArgumentError(f"no suite is called {unknown[0]!r}", "argument.suite", help=help)
     chosen: dict[tuple, BenchmarkCase] = {}
     for name in suites:

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..report.table import text_table
-from ..report.units import seconds_text
+from ..report.units import plural, seconds_text
 from .ratios import FLOOR, OURS, UNSTEADY, by_case, ratio, share, speedups, timed_peers, varies
 from .record import Row
 from .regressions import Comparison, busy_warning
@@ -77,8 +77,9 @@ def summary(head: dict[str, Any], rows: list[Row]) -> str:
         lines.append(f"not installed: {', '.join(head['absent'])}")
     for measure in ("kernel", "call"):
         means = speedups([r for r in rows if r.measure == measure])
-        ratios = [f"{name} {s.mean:.2f}x (min {s.least:.2f}, {s.cases} cases)" for name, s in means.items()]
-        lines.append(f"{measure} time, geometric mean of the speed-ups: {', '.join(ratios)}")
+        ratios = [f"{name} {s.mean:.2f}x (min {s.least:.2f}, {plural(s.cases, 'case')})" for name, s in means.items()]
+        if ratios:
+            lines.append(f"{measure} time, geometric mean of the speed-ups: {', '.join(ratios)}")
     if any(map(varies, rows)):
         lines.append(f"~: a time whose 80 % quantile is more than {UNSTEADY} times its 20 % quantile is in this ratio")
     if any(r.peer == "numpy" for r in rows):

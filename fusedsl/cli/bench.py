@@ -8,13 +8,25 @@ from pathlib import Path
 
 from ..errors import ArgumentError
 from .demo import parse_count
-from .options import check_exclusive
+from .options import add_values, check_exclusive, values_of
 
 COMPILE_HELP = "for torch.compile to compile in, in all (60; for quick on a CPU, where one takes half a minute, 0)"
-MEASURED = ("suites", "json", "html", "device", "sizes", "peers", "compile_seconds")  # options of a run
+MEASURED = (
+    "suites",
+    "json",
+    "html",
+    "device",
+    "sizes",
+    "peers",
+    "compile_seconds",
+    "shape",
+    "number",
+    "arguments",
+)  # options of a run
 EXAMPLES = """suites: quick, elementwise, rows, reductions, products, attention, all
 
   python -m fusedsl bench                                 the suite quick: under three minutes
+  python -m fusedsl bench prices.py:swap --shape x=4096,1024 w=1024
   python -m fusedsl bench rows --json new.json --html rows.html
   python -m fusedsl bench --compare old.json new.json     exit code 1 if something became slower"""
 
@@ -23,7 +35,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     """The options of `bench`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help="what to measure (quick)")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="what to measure (quick): suites, or FILE.py:NAME")
+    add_values(parser)
+    parser.add_argument("--arguments", metavar="NAME", help="of FILE.py: a function that returns the arguments")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row, the machine and the versions")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write one page with charts; it needs no other file")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("OLD", "NEW"), help="check two JSON files; no run")
@@ -50,21 +64,30 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _measure(chosen: argparse.Namespace) -> int:
-    from ..bench import page, suites, terminal
+    from ..bench import own_kernels, page, suites, terminal
     from ..bench.record import Report
     from ..bench.runner import BenchmarkRun, BenchmarkSettings, find_clock, wrong
 
     begun = time.monotonic()
     clock = find_clock(chosen.device)
-    names = chosen.suites or ["quick"]
+    places = [name for name in chosen.suites if own_kernels.is_place(name)]
+    if not places and (chosen.shape or chosen.number or chosen.arguments):
+        help = "name a kernel of your own, FILE.py:NAME"
+        raise ArgumentError("the suites of the package have their own arguments", "argument.option", help=help)
+    names = [name for name in chosen.suites if name not in places] or ["quick"] * (not places)
     cases = suites.cases(names, clock.kind, chosen.sizes)
+    own = [own_kernels.load(place, values_of(chosen), chosen.arguments, clock.xp) for place in places]
     seconds = chosen.compile_seconds
     if seconds is None:
         seconds = 0.0 if clock.kind == "cpu" and not chosen.peers and names == ["quick"] else 60.0
     settings = BenchmarkSettings(chosen.dtype, chosen.repetitions, tuple(chosen.peers), seconds)
-    with terminal.progress(len(cases)) as (step, say):
+    with terminal.progress(len(cases) + len(own)) as (step, say):
         report = Report(chosen.json, say)
-        BenchmarkRun(clock, report, settings).measure(cases, step)
+        run = BenchmarkRun(clock, report, settings)
+        for one in own:
+            with step(one.name):
+                own_kernels.measure(one, clock, report, chosen.repetitions)
+        run.measure(cases, step)
     print(terminal.tables(report.head, report.rows))
     print(terminal.summary(report.head, report.rows))
     if chosen.html:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import sys
 from typing import Any
 
 from ..errors import ArgumentError
-from .options import check_exclusive
+from .options import add_values, check_exclusive, values_of
 
 FORMATS = ("text", "json", "mermaid", "dot")
 
@@ -17,15 +16,7 @@ FORMATS = ("text", "json", "mermaid", "dot")
 def add(parser: argparse.ArgumentParser) -> None:
     """The options of `explain`."""
     parser.add_argument("text", metavar="TEXT", help="the program; - reads it from standard input")
-    parser.add_argument(
-        *("--shape", "-s"),
-        action="append",
-        default=[],
-        metavar="NAME=SHAPE[:DTYPE]",
-        help="an array, e.g. x=4096,4096:float32; repeat, or x=... y=... after one --shape",
-        nargs="+",
-    )
-    parser.add_argument("--number", "-n", action="append", default=[], metavar="NAME=VALUE", help="a Python number")
+    add_values(parser)
     parser.add_argument("--cc", help="compute capability of a GPU to ask about: 80, 90, 100; it need not be here")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: what this machine has")
     parser.add_argument("--no-compile", action="store_true", help="predicted registers only")
@@ -43,7 +34,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ..runtime.driver import cuda_available
 
     compiled = kernel(sys.stdin.read() if chosen.text == "-" else chosen.text)
-    values = dict(_array(array) for group in chosen.shape for array in group) | dict(map(_number, chosen.number))
+    values = values_of(chosen)
     device = chosen.device or (None if chosen.cc is not None or cuda_available() else "cpu")
     if chosen.source:
         check_exclusive(chosen, "--source", ("report", "format", "measure", "no_compile"))
@@ -74,28 +65,3 @@ def _ordered(compiled: Any, values: dict[str, Any]) -> list[Any]:
         help = " ".join(["--shape", *(f"{name}=4096,4096:float32" for name in missing)])
         raise ArgumentError(f"no shape for {', '.join(missing)}", "argument.missing", help=f"add {help}")
     return compiled._bind((), values)
-
-
-def _array(text: str) -> tuple[str, Any]:
-    """("x", spec) of `x=4096,4096:float32`."""
-    from ..specs import spec
-
-    name, _, description = text.partition("=")
-    shape, _, dtype = description.partition(":")
-    sizes = [part for part in shape.strip("()[] ").replace("x", ",").split(",") if part.strip()]
-    if not name.isidentifier() or "=" not in text or not all(part.strip().isdigit() for part in sizes):
-        help = "write NAME=SHAPE[:DTYPE], e.g. x=4096,4096:float32"
-        raise ArgumentError(f"{text!r} is no shape of an array", "argument.shape", help=help)
-    return name, spec([int(part) for part in sizes], dtype or "float32")
-
-
-def _number(text: str) -> tuple[str, bool | int | float]:
-    """("eps", 1e-5) of `eps=1e-5`."""
-    name, _, value = text.partition("=")
-    try:
-        number = ast.literal_eval(value.strip())
-    except (ValueError, SyntaxError):
-        number = None
-    if not name.isidentifier() or not isinstance(number, (bool, int, float)):
-        raise ArgumentError(f"{text!r} is no number", "argument.number", help="write NAME=VALUE, e.g. eps=1e-5")
-    return name, number
