@@ -93,9 +93,11 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name not in _ELSEWHERE:
+        from .errors import suggest
         from .foreign_options import ATTRIBUTES
 
-        hint = ATTRIBUTES.get(name)
+        near = None if name.startswith("_") else suggest(name, __all__)
+        hint = ATTRIBUTES.get(name) or (near and f"did you mean {near}?")
         raise AttributeError(f"module 'fusedsl' has no attribute {name!r}" + (f": {hint}" if hint else ""))
     value = getattr(import_module(_ELSEWHERE[name], __name__), name)
     globals()[name] = value

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import logs, metric_counts
-from .errors import ArgumentError
+from .errors import ArgumentError, public_api
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class RemovableHook:
         self.remove()
 
 
+@public_api
 def on_compile(hook: Hook) -> RemovableHook:
     """Call a function after every compilation of a kernel, in the thread whose call needed it, until `remove()`.
 

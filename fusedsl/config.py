@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 from . import foreign_options
-from .errors import ArgumentError, kind_of, suggest
+from .errors import ArgumentError, kind_of, public_api, suggest
 
 
 @dataclass(frozen=True)
@@ -195,6 +195,7 @@ class options:
     (True, 1)
     """
 
+    @public_api
     def __init__(self, **changes: Unpack[OptionChanges]) -> None:
         DEFAULT.changed(changes)  # refuse a bad value here, not at the `with`
         self.changes = changes

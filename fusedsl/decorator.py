@@ -13,7 +13,7 @@ from . import metric_counts
 from .arguments import Arguments, Describe, InsideTrace, Untraceable, check_options, keyword_names, positional_names
 from .config import Options, current
 from .context_values import inside
-from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, kind_of, trimmed
+from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, kind_of, public_api, trimmed
 from .fused_method import FusedMethod
 from .inspection import GivenCall, Inspectable, Inspected, check_save_keywords, split_options
 from .interop.cloudpickle import cloud_pickles, found_by_name
@@ -259,6 +259,7 @@ def fuse(function: Callable[P, R], /, **changes: Unpack[OptionChanges]) -> Fused
 def fuse(function: None = None, /, **changes: Unpack[OptionChanges]) -> Callable[[Callable[P, R]], Fused[P, R]]: ...
 
 
+@public_api
 def fuse(function: Callable | None = None, /, **changes: Any) -> Any:
     """Decorate an ordinary NumPy, CuPy or torch function: calls run as fused kernels and return what it returns.
 

@@ -191,7 +191,7 @@ def fold(fault: BaseException) -> bool:
         return not isinstance(fault, FusedslError)
     if _folds():
         frames = _user_frames(fault.__traceback__)
-        if frames is not None or isinstance(fault, FusedslError):
+        if frames is not None or isinstance(fault, (FusedslError, OSError)):
             fault.__traceback__ = frames
     fault.__suppress_context__ |= isinstance(fault, FusedslError)
     return True
@@ -220,11 +220,11 @@ def public_api(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _user_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of this package."""
+    """A traceback without the frames of this package, and of what calls it back."""
     frames: list[TracebackType] = []
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
-        frames += [] if is_package_file(file) or _is_stdlib_file(file) else [traceback]
+        frames += [] if is_package_file(file) or _is_stdlib_file(file) or PARSER in file else [traceback]
         traceback = traceback.tb_next
     trimmed_traceback = None
     for frame in reversed(frames):
@@ -233,6 +233,7 @@ def _user_frames(traceback: TracebackType | None) -> TracebackType | None:
 
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+PARSER = os.sep + "lark" + os.sep  # its files call the actions of the grammar
 LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 

@@ -9,11 +9,13 @@ from .aot.plans import SavedPlans
 from .aot.saved import SavedFile, parsed, read
 from .aot.source import SavedText
 from .api import Kernel
+from .errors import public_api
 
 if TYPE_CHECKING:
     from .loaded_function import LoadedFunction
 
 
+@public_api
 def load(path: Any, *, compile: bool = True) -> Kernel | LoadedFunction:
     """The kernel, or the function, of a file that `save` wrote: its calls run the machine code in it, and need no
     compiler.

@@ -8,7 +8,7 @@ from itertools import count
 from operator import index
 from typing import Any
 
-from .errors import ArgumentError, suggest
+from .errors import ArgumentError, public_api, suggest
 from .ir.types import DTYPES, DType
 from .runtime.array_protocols import packed_strides
 from .runtime.arrays import CPU, ArrayFacts, Weak, describe
@@ -23,6 +23,7 @@ class Spec:
     strides: tuple[int, ...]
 
 
+@public_api
 def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[int] | None = None) -> Spec:
     """An array's signature: `shape`, `dtype` by name (or anything with one), `strides` in elements (default C order).
 
@@ -38,6 +39,8 @@ def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[i
         name = _name_in_numpy(dtype, name)
     if name not in DTYPES:
         near = suggest(name, DTYPES)
+        if isinstance(dtype, int):
+            near = f"spec(({shape}, {dtype}))"
         hint = f"did you mean {near}?" if near else f"use one of {', '.join(DTYPES)}"
         raise ArgumentError(f"there is no dtype {name!r}", "argument.dtype", help=hint)
     if strides is None:

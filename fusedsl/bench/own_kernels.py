@@ -1,4 +1,4 @@
-"""A kernel of the user's own as a case of `bench`: FILE.py:NAME, beside the undecorated function, checked before it is
+"""A kernel of the user's own as a case of `bench`, FILE:NAME, beside the undecorated function, checked before it is
 timed."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SUITE, UNDECORATED = "own kernels", "undecorated"
 
 
 def is_place(name: str) -> bool:
-    """Whether an argument names a kernel of a file, FILE.py:NAME, and no suite."""
+    """Whether an argument names a kernel of a file, FILE:NAME, and no suite."""
     return PLACE.fullmatch(name) is not None
 
 
@@ -54,7 +54,7 @@ class OwnKernel:
 
 
 def load(place: str, values: Mapping[str, Any], maker: str | None, xp: Any) -> OwnKernel:
-    """The kernel FILE.py:NAME with arguments: arrays for specs, or what the function `maker` of the file returns.
+    """The kernel FILE:NAME with arguments: arrays for specs, or what the function `maker` of the file returns.
 
     A plain function is fused. Raises ArgumentError if the file does not exist or has no such kernel.
     """

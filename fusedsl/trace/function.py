@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import inspect
+import re
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
@@ -12,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..config import Options
-from ..errors import ArgumentError, TraceError, kind_of
+from ..errors import ArgumentError, TraceError, kind_of, suggest
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
 from ..ir.interp import concrete
@@ -121,7 +123,12 @@ def _traced(function: Callable, inputs: TraceInputs, recorder: Recorder) -> Trac
             rewriter.wrap_argument(value, lambda: next(tracers))
             for value in (tuple(inputs.positional), dict(inputs.keywords))
         )
-        result = traced(*positional, **named)
+        try:
+            result = traced(*positional, **named)
+        except TypeError as fault:
+            if (error := _wrong_call(function, fault)) is not None:
+                raise error from None
+            raise
         if recorder.pending_error is not None:  # the function caught it, and took another branch than it would have
             raise recorder.pending_error
         _map_leaves(result, _refuse_selection, BooleanSelection)
@@ -151,6 +158,15 @@ def _traced(function: Callable, inputs: TraceInputs, recorder: Recorder) -> Trac
         builder.differentiable(nodes),
         functools.partial(recorder.expressions.spans, builder),
     )
+
+
+def _wrong_call(function: Callable, fault: TypeError) -> ArgumentError | None:
+    """The error of a call that does not fit the function's signature; None for what the function itself raises."""
+    if fault.__traceback__ is None or fault.__traceback__.tb_next is not None:
+        return None
+    unknown = re.search(r"unexpected keyword argument '(\w+)'", str(fault))
+    near = suggest(unknown[1], inspect.signature(function).parameters) if unknown else None
+    return ArgumentError(str(fault), "argument.call", help=f"did you mean {near}?" if near else None)
 
 
 def _check_result(template: Any) -> None:

@@ -141,6 +141,8 @@ CALLS = {
     "evaluate": lambda x: fd.evaluate("x + y", x=x, y=np.ones(3)),
     "a kernel": lambda x: fd.kernel("x + y")(x, np.ones(3)),
     "a program that is none": lambda x: fd.kernel("x +"),
+    "a method, which an action of the grammar refuses": lambda x: fd.kernel("x.median(-1)"),
+    "a keyword that a function lacks": lambda x: fd.fuse(traced)(x, y=2),
     "explain": lambda x: fd.kernel("x + y").explain(x, np.ones(3)),
     "bind": lambda x: fd.kernel("x + y").bind(x, np.ones(3)),
     "attention": lambda x: fd.attention(x, x, x),
@@ -162,6 +164,37 @@ def test_a_traceback_ends_at_the_users_line(call, monkeypatch):
     with pytest.raises(FusedslError) as caught:
         call(np.ones(4))
     assert frames(caught.value).count("ours") > 2
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 a raised exception keeps its frames")
+@pytest.mark.parametrize(
+    "call, error",
+    [
+        (lambda: fd.fuse(3), FusedslError),
+        (lambda: fd.options(fast=True), FusedslError),
+        (lambda: fd.spec(4, "flat"), FusedslError),
+        (lambda: fd.on_compile(3), FusedslError),
+        (lambda: fd.load("no/file.fused"), FileNotFoundError),
+    ],
+)
+def test_functions_that_only_set_something_up_do_too(call, error, monkeypatch):
+    monkeypatch.delenv("FUSEDSL_DEBUG", raising=False)
+    with pytest.raises(error) as caught:
+        call()
+    assert frames(caught.value)[1:] == ["<lambda>"]
+
+
+def test_a_call_that_does_not_fit_the_function_is_told_with_its_keyword():
+    with pytest.raises(fd.ArgumentError, match="unexpected keyword argument 'scal'") as caught:
+        fd.fuse(lambda x, *, scale=2.0: x * scale)(np.ones(4), scal=1)
+    assert caught.value.help == "did you mean scale?" and isinstance(caught.value, TypeError)
+
+
+@pytest.mark.parametrize("name, meant", [("evalute", "evaluate"), ("fused", "fuse"), ("jit", "fusedsl.fuse")])
+def test_a_name_that_the_package_lacks_suggests_one(name, meant):
+    with pytest.raises(AttributeError, match=meant):
+        getattr(fd, name)
+    assert not hasattr(fd, "__wrapped__")
 
 
 def test_the_lines_of_a_traced_function_stay():
