@@ -197,7 +197,26 @@ def malformed_number(text: str, word: str, at: int) -> ParseError:
 
 
 MODULES = frozenset(
-    ["np", "numpy", "cp", "cupy", "torch", "jnp", "jax", "math", "scipy", "special", "F", "xp", "nn", "tf"]
+    [
+        "np",
+        "numpy",
+        "cp",
+        "cupy",
+        "torch",
+        "jnp",
+        "jax",
+        "math",
+        "scipy",
+        "special",
+        "F",
+        "xp",
+        "nn",
+        "tf",
+        "tl",
+        "libdevice",
+        "mx",
+        "ti",
+    ]
 )
 PATH = re.compile(r"[A-Za-z_]\w*(?:[ \t]*\.[ \t]*(?!m?T\b)[A-Za-z_]\w*)+")
 CALL = re.compile(r"[ \t]*\([^()\n#]{0,60}\)")

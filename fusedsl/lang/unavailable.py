@@ -23,10 +23,18 @@ FAMILIES: tuple[tuple[str, str], ...] = (
         "scan associative_scan fori_loop while_loop cond ema ewm ewma lfilter sosfilt filtfilt rnn lstm gru",
     ),
     (
+        "write sqrt(sum((x[:, None] - y)**2, -1)) for the distances of all pairs; what reads them shares the kernel",
+        "cdist pdist pairwise_distances euclidean_distances",
+    ),
+    (
+        "write sum((x[:, None] - y)**2, -1) for the squared distances of all pairs; what reads them shares the kernel",
+        "SqDist SqNorm2 sqdist sqeuclidean squared_distances",
+    ),
+    (
         UNAVAILABLE,
         "beta factorial comb perm binom digamma polygamma psi zeta erfinv erfcinv ndtri gammainc gammaincc "
         "betainc betaln i0 i0e i1 i1e j0 j1 jn jv y0 y1 yn yv iv kv kn k0 k1 bessel_j0 airy ellipk ellipe hyp2f1 expi "
-        "exp1 lambertw gcd lcm bitwise_count frexp interp interp1d spline cdist pdist vmap jacobian hessian mode erfcx "
+        "exp1 lambertw gcd lcm bitwise_count frexp interp interp1d spline vmap jacobian hessian mode erfcx "
         "igamma igammac mvlgamma multigammaln log_ndtr binomial chisquare poisson dirichlet weibull lognormal renorm "
         "popcount popc popcll clz ffs brev interpolate grid_sample ctc_loss block_diag",
     ),

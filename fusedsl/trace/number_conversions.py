@@ -30,7 +30,12 @@ class NumberConversions(Operators):
         return bool(self._known("the truth of an array"))
 
     def __float__(self) -> float:
-        return float(self._known("a float of an array", "keep it an array: operators and functions of arrays take it"))
+        return float(
+            self._known(
+                "a float of an array",
+                "keep it an array: operators and functions of arrays take it, as np.sqrt does for math.sqrt",
+            )
+        )
 
     def __int__(self) -> int:
         return int(self._known("an int of an array", "keep it an array: astype(x, int64)"))

@@ -289,7 +289,8 @@ class TraceValues:
         self.builder.find_site, self.builder.names = None, ()
         try:
             if self.operations > self.limits.operations:
-                help = "cut the function in two, or raise the limit: fd.options(limits=...)"
+                help = "loops are unrolled: write array operations for those over elements, or cut the function in "
+                help += "two, or raise the limit: fd.options(limits=...)"
                 raise LimitError(f"more than {self.limits.operations} operations", "limit.operations", help=help)
             yield
         except FusedslError as error:
