@@ -259,7 +259,7 @@ def debug_level() -> int:
 
 
 def verify_level() -> int:
-    """FUSEDSL_VERIFY: 1 if every new plan is verified, 2 (the option `verify`) if it is also compared with its graph."""
+    """FUSEDSL_VERIFY: 1 if every new plan is verified, 2 (the option `verify`) if also compared with its graph."""
     return _environment_number("FUSEDSL_VERIFY", 0, 0, 2)
 
 
