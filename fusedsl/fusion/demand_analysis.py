@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim
-from ..ir.gathers import INSIDE
-from ..ir.graph import Node, Type, node, resolve
+from ..ir.gathers import GUARDED, INSIDE
+from ..ir.graph import Node, Type, is_literal, node, resolve
 from ..ir.op_cost import FETCH_COST
 from ..ir.ops import LEAVES, OPS, VIEWS
 from .coordinates import Axis, ComputedIndex, Coordinate, Coordinates, aligned, position_of
@@ -63,6 +63,13 @@ def array_below_windows(n: Node) -> Node | None:
             reads_windows = True
         n = n.args[0]
     return n if reads_windows else None
+
+
+def below_zeros(n: Node) -> Node:
+    """The array around which an array has zeros; the array itself if it has none."""
+    while n.op == "where" and is_literal(n.args[2], 0) and n.args[1].op == "gather" and n.args[1].attr[0] == GUARDED:
+        n = n.args[1].args[0]
+    return n
 
 
 def own_coordinates(shape: Sequence[Dim]) -> Coordinates:

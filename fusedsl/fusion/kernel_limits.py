@@ -8,7 +8,7 @@ from math import inf
 from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node, search, walk
 from ..ir.ops import LEAVES, VIEWS
-from .demand_analysis import WORKS, array_below, array_below_windows, below_views, cost
+from .demand_analysis import WORKS, array_below, array_below_windows, below_views, below_zeros, cost
 from .formulation import STORED, AttentionMode, Formulation, ProductMode
 from .graph_products import factors_of, is_large, is_product, matmul_extents, summed_factors
 from .long_chains import narrowest_cut
@@ -114,7 +114,7 @@ class KernelLimits:
     def _limit_table(self, n: Node) -> None:
         """Store a computed array of which a gather reads twice the elements that it has; a padded one reads a few
         more, each once."""
-        table = array_below(n.args[0])
+        table = array_below_windows(n) or array_below(n.args[0])
         if table in self.stored or table.op in LEAVES or self.size[table] <= GATHERED:
             return
         if self.fits(expression("-", expression("*", product(table.type.shape), 2), product(n.type.shape)), 0):
@@ -123,8 +123,11 @@ class KernelLimits:
     def _limit_operands(self, n: Node) -> None:
         """Store the operands of a product that attention does not compute itself."""
         for base in filter(None, map(array_below_windows, summed_factors(n))):
-            if base.op not in LEAVES and base not in self.stored and is_large(n, self.fits):
-                self.stored[base] = "matrix products read windows of it"
+            if base.op not in LEAVES and is_large(n, self.fits):
+                self.stored.setdefault(base, "matrix products read windows of it")
+                inner = below_zeros(base)
+                if inner is not base and self._of(self.products, inner):
+                    self.stored.setdefault(inner, "matrix products read windows of it, with zeros around it")
         operands = [array_below(x) for x in summed_factors(n)]
         for x in operands:
             if self._of(self.products, x) > 1:

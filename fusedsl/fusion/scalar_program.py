@@ -24,7 +24,7 @@ class ArraySource:
     """Array that a kernel reads: argument or temporary `index`, seen through host-side `views`.
 
     A view is ("reshape", shape), ("index", key) or ("windows", axes): for each axis of the array its first index, and
-    (extent, step) of the axes of the view that it becomes.
+    (extent, step) of the axes of the view that it becomes. A call may add ("padded", widths): see kernel_ir/plan.py.
     """
 
     kind: Literal["argument", "temporary"]

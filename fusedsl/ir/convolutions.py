@@ -52,6 +52,7 @@ def convolve(b: GraphBuilder, x: Node, w: Node, how: Convolution) -> Node:
     grouped = depthwise or how.groups > 1
     if grouped:  # before anything is computed: a view of the array
         x, w = _grouped(b, x, how.channel_axis, how.groups), _grouped(b, w, 0, how.groups)
+    x = x if depthwise else contraction.rounded_operand(b, x)  # before it is padded: products read it where it is
     first = 1 if how.channels_last else x.type.rank - how.axes  # axis along which windows move
     reaches = [expression("*", expression("-", n, 1), d) for n, d in zip(lengths, how.dilation)]
     for k, reach in enumerate(reaches):

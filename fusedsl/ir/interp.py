@@ -144,6 +144,8 @@ def viewed(x: np.ndarray, kind: str, how: tuple, extents: Mapping[Symbol, int]) 
         return basic_index(x, how, extents)
     if kind == "reshape":
         return x.reshape([evaluate(d, extents) for d in how])
+    if kind == "padded":
+        return np.pad(x, [tuple(evaluate(d, extents) for d in pair) for pair in how])
     shape = [evaluate(count, extents) for _, parts in how for count, _ in parts]
     strides = [step * stride for (_, parts), stride in zip(how, x.strides) for _, step in parts]
     if 0 not in shape:

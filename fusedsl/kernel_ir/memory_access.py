@@ -126,6 +126,11 @@ def stride_kinds(extents: Sequence[int], strides: Sequence[int]) -> str:
     )
 
 
+def rank_stride_kind(strides: Sequence[int]) -> str:
+    """How an array is strided along the ranks of a sort; "" if it does not vary there."""
+    return "".join("1" if s == 1 else "s" for s in strides)
+
+
 def is_one_line(extents: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether an array of these extents is contiguous along all of its axes together."""
     return tuple(strides) == tuple(prod(extents[a + 1 :]) for a in range(len(extents)))

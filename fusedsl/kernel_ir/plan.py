@@ -108,6 +108,14 @@ class KernelPlan:
 
 
 @dataclass(frozen=True)
+class PaddedTemporary:
+    """A temporary that is another array with zeros around it: so many before and behind along each axis."""
+
+    temporary: int
+    widths: tuple[tuple[Dim, Dim], ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """Plan of a program for one signature: array types, checks and guards of a call, kernels in launch order."""
 
@@ -125,6 +133,7 @@ class Plan:
     launches: tuple[int, ...] = ()  # kernels per launch, in order, if launches are shared
     products: ProductMode = ProductMode.FUSED
     copies: tuple[OperandCopy, ...] = ()
+    padded: tuple[PaddedTemporary, ...] = ()  # each filled by a kernel that stores nothing else
 
     @property
     def formulation(self) -> Formulation:
@@ -140,7 +149,19 @@ class Plan:
 CLASSES = {
     c.__name__: c
     for c in (
-        *(Plan, OperandCopy, KernelPlan, ScalarUse, ArrayUse, IterationIndex, Parameter, Type, Check, Site),
+        *(
+            Plan,
+            OperandCopy,
+            PaddedTemporary,
+            KernelPlan,
+            ScalarUse,
+            ArrayUse,
+            IterationIndex,
+            Parameter,
+            Type,
+            Check,
+            Site,
+        ),
         *(
             Phase,
             ColumnEpilogue,

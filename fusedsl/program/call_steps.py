@@ -143,7 +143,7 @@ def bind_kernels(
     """Every kernel of a plan with the numbers of one call, as hardware runs it; None is the CPU."""
     dims = [d for p in plan.parameters for d in p.type.shape]
     unit_extents, symbolic_units = 1 in dims, any(isinstance(d, Symbol) and extents[d] == 1 for d in dims)
-    bounds = [_image_product(bind_kernel(k, layouts, extents, symbolic_units), hardware) for k in plan.kernels]
+    bounds = [bind_product(k, layouts, extents, hardware, symbolic_units) for k in plan.kernels]
     chained = len(plan.shared) > 1
     if not (chained or group):
         return bounds
@@ -160,8 +160,15 @@ def bind_kernels(
     ]
 
 
-def _image_product(bound: BoundKernel, hardware: Hardware | None) -> BoundKernel:
-    """A product of windows over rows that TMA finds in images, if there is a schedule for it."""
+def bind_product(
+    plan: KernelPlan,
+    layouts: Mapping[tuple[str, int], ArrayLayout],
+    extents: Mapping[Symbol, int],
+    hardware: Hardware | None,
+    symbolic_units: bool = False,
+) -> BoundKernel:
+    """A kernel with the numbers of a call; a product of windows over rows that TMA finds in images, if it can."""
+    bound = bind_kernel(plan, layouts, extents, symbolic_units)
     if hardware is None or hardware.cc[0] != 9:
         return bound
     flat = with_image_rows(bound)

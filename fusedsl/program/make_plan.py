@@ -11,7 +11,7 @@ from .. import debug
 from ..config import TENSOR_FLOAT, Options, verify_level
 from ..errors import FusionError, LimitError
 from ..fusion.contractions import matmul_factors
-from ..fusion.formulation import Formulation, ProductMode
+from ..fusion.formulation import AttentionMode, Formulation, ProductMode
 from ..fusion.fusion_group import Decision, FusionGroup, Partition
 from ..fusion.horizontal_fusion import horizontal_candidates, pack_launches
 from ..fusion.merge_similar import NamedGroup, merge_similar
@@ -30,7 +30,7 @@ from ..ir.verify import verify
 from ..kernel_ir.build.build_plan import build_plan
 from ..kernel_ir.build.grouped_products import finish_groups
 from ..kernel_ir.build.panel_folds import fold_in_panels
-from ..kernel_ir.build.plan_temporaries import reading_results, temporary_types, used_temporaries
+from ..kernel_ir.build.plan_temporaries import padded_copies, reading_results, temporary_types, used_temporaries
 from ..kernel_ir.liveness import register_count
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..kernel_ir.register_pressure import body_registers_of
@@ -101,6 +101,8 @@ def make_plan(
     if way.products is ProductMode.FOLDED:
         kernels, launches = finish_groups(kernels, launches, fits)
         kernels, temporaries = fold_in_panels(kernels, temporaries, types)
+    on_cuda = way.attention is not AttentionMode.TILE_MAX  # on CPUs nothing reads zeros that are not in memory
+    padded = padded_copies(cut, kernels, parameters) if on_cuda else ()
     kernels, temporaries = used_temporaries(kernels, temporaries)
     if options.batch_invariant:
         kernels = tuple(replace(k, batch_invariant=True) for k in kernels)
@@ -123,6 +125,7 @@ def make_plan(
         launches,
         way.products,
         way.copies,
+        padded,
     )
     if check is not None:
         check.plan(plan)

@@ -88,7 +88,7 @@ def prepare(plans: Plans, facts: Facts, outs: Sequence[Any] | None, choose: Choo
     layout = PayloadLayout(len(facts), len(call.plan.results), size, temporaries, call.extents, plans.names)
     with _device_context(call.device, stream_reader(call.library, call.device)):
         records, spilled = _launch_records(call, layout)
-    if spilled and plans.replan_after_spill(call.plan, call.facts, call.extents):
+    if spilled and plans.replan_after_spill(call.made, call.facts, call.extents):
         return prepare(plans, facts, outs, choose)
     memory = call_memory(call, arrays.allocators, records, size)
     prepared = PreparedCall(records, layout.numbers, memory, arrays.aliasing, arrays.foreign)

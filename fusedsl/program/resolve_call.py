@@ -27,6 +27,7 @@ from .call_outputs import CallOutputs, check_outputs
 from .call_target import CallTarget, Chooser, ScheduledKernel
 from .call_time import own_seconds
 from .library_product import LibraryProduct, blas_library, library_product
+from .padded_reads import without_padded_copies
 from .plans import Plans
 from .product_choice import ProductChoice, choose_product_mode
 
@@ -48,6 +49,7 @@ class ResolvedCall:
     bounds: tuple[BoundKernel, ...]  # every kernel of the plan with the numbers of the call
     copied: tuple[int, ...]  # arguments that are made contiguous first: a view of the plan needs it
     outputs: CallOutputs
+    made: Plan  # the plan as it was made: with kernels that fill padded temporaries, if `plan` reads without them
     product_choice: ProductChoice | None = None  # None: no product mode was compared with another
     _chosen: dict[tuple, Any] = field(default_factory=dict, compare=False)  # by the identity of kernels
 
@@ -222,9 +224,13 @@ def _bind(
     call_steps.check_call(plan, extents)
     outputs = check_outputs(plan, call_steps.result_shapes(plan, extents), outs, arguments)
     layouts, copied = call_layouts(plan, given, extents, outputs.destinations)
+    made = plan
+    if plan.padded and not target.alone:
+        plan = without_padded_copies(plan, layouts, extents, target.hardware)
+        layouts, copied = call_layouts(plan, given, extents, outputs.destinations)
     group = None if target.alone else call_steps.specialization_group(plans.program_key, plans.options, plan)
     bounds = tuple(call_steps.bind_kernels(plan, layouts, extents, group, target.hardware))
-    return ResolvedCall(plans, arguments, target, plan, extents, layouts, bounds, copied, outputs)
+    return ResolvedCall(plans, arguments, target, plan, extents, layouts, bounds, copied, outputs, made)
 
 
 def _uses_generic_plan(call: ResolvedCall) -> bool:

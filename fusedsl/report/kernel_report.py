@@ -255,6 +255,8 @@ def _elements(call: ResolvedCall, plan: KernelPlan, bound: BoundKernel, kernel: 
     if use.gathered is not None:
         axes = (*plan.rows, *plan.columns, *plan.ranks)
         return min(prod(evaluate(axes[a], call.extents) for a in use.gathered), prod(call.shape_of(use)))
+    if bound.images and (image := bound.images[k]) is not None:
+        return prod(image.extents)
     elements = prod(n for n, stride in zip(bound.extents, bound.strides[k]) if stride)
     ranks = prod(evaluate(d, call.extents) for d in plan.ranks)
     return elements * ranks if kernel.operands[k].rank else elements

@@ -16,7 +16,7 @@ from ..kernel_ir.kernel import KernelIR, Operand
 from ..kernel_ir.matmul_k_axes import k_axes
 from ..kernel_ir.matmul_operands import MatmulOperands, matmul_operands
 from ..kernel_ir.memory_access import stride_kinds
-from .bound_kernel import BoundKernel
+from .bound_kernel import BoundKernel, PaddedImage, PixelAxis
 
 MOST_IMAGE_AXES = 3
 CHANNELS = 64  # of a tap, whose multiples are worth an axis of their own beside the taps
@@ -42,11 +42,21 @@ def with_image_rows(bound: BoundKernel) -> BoundKernel | None:
     if len(pixels) == 1 and _holds_taps(bound.extents[inner], *pixels):
         bound, inner = _with_taps_apart(bound, inner, *pixels), inner + 1
         kernel = bound.kernel
-    taps = tuple(a for a in range(kernel.row_axes, kernel.axes) if a != inner)
-    windows = [_windows(bound.strides[k], bound.extents, rows, taps, inner) for k in operands.left]
-    if None in windows:
+    taps, padded = tuple(a for a in range(kernel.row_axes, kernel.axes) if a != inner), dict(bound.padded)
+    if not padded.keys() <= set(operands.left):
         return None
-    return _flattened(bound, operands, inner, dict(zip(operands.left, windows)))  # type: ignore[arg-type]
+    found = dict[int, Windows]()
+    for k in operands.left:
+        windows = (
+            _padded_windows(padded[k], bound.extents, rows, inner)
+            if k in padded
+            else _windows(bound.strides[k], bound.extents, rows, taps, inner)
+        )
+        if windows is None or not windows.fit(bound.extents):
+            return None
+        found[k] = windows
+    offsets = tuple(padded[k].offset if k in padded else offset for k, offset in enumerate(bound.offsets))
+    return _flattened(replace(bound, offsets=offsets, padded=()), operands, inner, found)
 
 
 def _is_one_axis(line: Sequence[int], axes: Sequence[int], extents: Sequence[int]) -> bool:
@@ -79,6 +89,43 @@ class Windows:
     axes: tuple[ImageAxis, ...]
     layout: ImageLayout
 
+    def fit(self, extents: Sequence[int]) -> bool:
+        """Whether a tensor map describes them."""
+        taps = [extents[a.tap_axis] if a.tap_axis >= 0 else 1 for a in self.axes]
+        return 1 <= len(self.axes) <= MOST_IMAGE_AXES and is_loaded_by_im2col(self.axes, self.layout, taps)
+
+
+def _padded_windows(image: PaddedImage, extents: Sequence[int], rows: Sequence[int], inner: int) -> Windows | None:
+    """Windows of an array with zeros around it; None if its axes are not those of channels, pixels and samples."""
+    by_row, channels = dict[int, PixelAxis](), list[PixelAxis]()
+    for axis in image.axes:
+        along = [a for a, _ in axis.steps if a in rows]
+        if (axis.steps, axis.first, axis.stride) == (((inner, 1),), 0, 1):
+            channels.append(axis)
+        elif not axis.steps and axis.first == 0:  # a single sample
+            continue
+        elif len(along) != 1 or len(axis.steps) > 2 or any(step < 1 for _, step in axis.steps):
+            return None
+        else:
+            by_row[along[0]] = axis
+    if len(channels) != 1 or set(by_row) != set(rows):
+        return None
+    far = by_row[rows[0]]
+    sample = far if (far.steps, far.first) == (((rows[0], 1),), 0) else None
+    spatial = [r for r in reversed(rows) if by_row[r] is not sample]
+    axes = []
+    for r in spatial:
+        taps = [(a, step) for a, step in by_row[r].steps if a != r]
+        tap_axis, tap_step = taps[0] if taps else (-1, 1)
+        axes.append(ImageAxis(dict(by_row[r].steps)[r], -by_row[r].first, tap_axis, tap_step))
+    pixels = [by_row[r] for r in spatial]
+    samples = (sample.extent, sample.stride) if sample else (1, pixels[-1].extent * pixels[-1].stride)
+    sizes, strides = zip(*((axis.extent, axis.stride) for axis in pixels))
+    layout = ImageLayout(
+        (channels[0].extent, *sizes, samples[0]), (*strides, samples[1]), tuple(extents[r] for r in spatial)
+    )
+    return Windows(tuple(axes), layout)
+
 
 def _windows(
     line: Sequence[int], extents: Sequence[int], rows: Sequence[int], taps: Sequence[int], inner: int
@@ -91,8 +138,6 @@ def _windows(
         return None
     sample = rows[0] if rows[0] not in tap_of else None
     spatial = [r for r in reversed(rows) if r != sample]
-    if len(spatial) > MOST_IMAGE_AXES:
-        return None
     axes, sizes, units = [], [], []
     for r in spatial:
         t = tap_of.get(r, -1)
@@ -104,8 +149,7 @@ def _windows(
     samples = (1, units[-1] * sizes[-1]) if sample is None else (extents[sample], line[sample])
     places = tuple(extents[r] for r in spatial)
     layout = ImageLayout((extents[inner], *sizes, samples[0]), (*units, samples[1]), places)
-    counts = [extents[a.tap_axis] if a.tap_axis >= 0 else 1 for a in axes]
-    return Windows(tuple(axes), layout) if is_loaded_by_im2col(axes, layout, counts) else None
+    return Windows(tuple(axes), layout)
 
 
 def _taps_along(line: Sequence[int], rows: Sequence[int], taps: Sequence[int]) -> dict[int, int] | None:

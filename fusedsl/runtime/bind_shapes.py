@@ -26,6 +26,7 @@ from ..kernel_ir.memory_access import (
     merge_axes_in_order,
     merge_row_axes,
     prefers_row_axis_vectors,
+    rank_stride_kind,
     row_access,
     row_axis_access,
     stride_kinds,
@@ -33,6 +34,7 @@ from ..kernel_ir.memory_access import (
 from ..kernel_ir.phase import Phase
 from ..kernel_ir.plan import KernelPlan
 from .bind_attention import bind_attention
+from .bind_padded import is_padded, padded_images
 from .bound_kernel import BoundArrays, BoundKernel
 from .layout import ALIGNMENT, ArrayLayout, bound_strides, byte_strides
 from .map_facts import columns_are_nearer, neighbour_rows, placed_alike, scalar_facts, shifted_loads
@@ -98,7 +100,9 @@ def bind_kernel(
     across = tiled or prefers_row_axis_vectors(merged, row_axes, bound.dtypes)
     if looped is not None and _may_transpose(plan) and across:
         transposed = (_transposed(plan, kernel, merged, bound), _transposed(plan, looped, merged, bound))
-    return BoundKernel(kernel, merged.extents, lines, bound.offsets, bound.byte_strides, looped, transposed)
+    made = BoundKernel(kernel, merged.extents, lines, bound.offsets, bound.byte_strides, looped, transposed)
+    padded = any(map(is_padded, plan.arrays))
+    return replace(made, padded=padded_images(plan, layouts, extents, merged)) if padded else made
 
 
 def _with_bins(plan: KernelPlan, phase: Phase, layouts: Mapping[tuple[str, int], ArrayLayout]) -> Phase:
@@ -162,6 +166,7 @@ def _merged(
     outputs = range(plan.inputs, len(plan.arrays))
     keep = [p.axis for p in plan.positions]
     keep += [phase.panel_folds.axis for phase in plan.resident if phase.panel_folds]
+    keep += range(len(rows) + len(columns)) if any(map(is_padded, plan.arrays)) else ()
     stay = [a for a, d in enumerate((*plan.rows, *plan.columns)) if symbolic_units and not isinstance(d, int)]
     if plan.scatters:
         return merge_axes_in_order(columns, bound.strides, keep, stay), 0
@@ -184,7 +189,7 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, bound: BoundArr
     elif plan.resident[0].products:
         nears = contiguous_axis_access(merged, bound.dtypes, bound.addresses)
     operands = tuple(
-        Operand(use.name, use.dtype, stride_kinds(merged.extents, line), a, *near, _rank_stride_kind(rank))
+        Operand(use.name, use.dtype, stride_kinds(merged.extents, line), a, *near, rank_stride_kind(rank))
         for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, bound.ranks)
     )
     finish = plan.column_epilogue
@@ -287,8 +292,3 @@ def _only_operand(plan: KernelPlan, phases: tuple[Phase, ...], merged: MergedAxe
     position_axes = {merged.axes.index((p.axis,)) for p in plan.positions if p.value.name in read}
     alone = not first.stores and not any(phase.folds or phase.stores for phase in others)
     return min(loads) if alone and len(loads) == 1 and row_axes - 1 not in position_axes else -1
-
-
-def _rank_stride_kind(strides: tuple[int, ...]) -> str:
-    """How an array is strided along the ranks of a sort; "" if it does not vary there."""
-    return "".join("1" if s == 1 else "s" for s in strides)

@@ -29,6 +29,7 @@ class BoundKernel:
     has_unit_extents: bool = False  # the plan is for some extents of 1
     symbolic_units: bool = False  # the plan is for any extents, although some are 1 in this call
     images: tuple[ImageLayout | None, ...] = ()  # operands whose rows are places of windows, by number; (): none is
+    padded: tuple[tuple[int, PaddedImage], ...] = ()  # operands by number that have zeros around them, not in memory
 
     def operand_bytes(self, operand: int) -> int:
         """The bytes of an array's elements that the kernel reads or writes."""
@@ -47,6 +48,25 @@ class BoundKernel:
         rows_only = self.kernel.phases[-1].folds or self.looped
         outputs = self.kernel.row_axes if rows_only else len(self.extents)
         return any(n == 0 for n in self.extents[:outputs])
+
+
+@dataclass(frozen=True)
+class PixelAxis:
+    """An axis of an array in memory: its stride in elements, its extent, and the index of the first element that a
+    kernel reads, negative among zeros before it; `steps` are those of the kernel's axes along it."""
+
+    stride: int
+    extent: int
+    first: int
+    steps: tuple[tuple[int, int], ...]  # (axis of the kernel, step)
+
+
+@dataclass(frozen=True)
+class PaddedImage:
+    """An array that a kernel reads with zeros around it, which are not in memory: its own offset, and its axes."""
+
+    offset: int
+    axes: tuple[PixelAxis, ...]
 
 
 @dataclass(frozen=True)

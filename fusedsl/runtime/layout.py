@@ -38,6 +38,8 @@ def view(layout: ArrayLayout, views: tuple, extents: Mapping[Symbol, int]) -> Ar
             layout = _index(layout, how, extents)
         elif kind == "windows":
             layout = _windows(layout, how, extents)
+        elif kind == "padded":
+            layout = _padded(layout, how, extents)
         else:
             layout = _reshape(layout, tuple(evaluate(d, extents) for d in how))
     return layout
@@ -64,6 +66,14 @@ def _windows(layout: ArrayLayout, axes: tuple, extents: Mapping[Symbol, int]) ->
         shape += [evaluate(count, extents) for count, _ in parts]
         strides += [step * stride for _, step in parts]
     return ArrayLayout(tuple(shape), tuple(strides), offset, layout.address)
+
+
+def _padded(layout: ArrayLayout, widths: tuple, extents: Mapping[Symbol, int]) -> ArrayLayout:
+    """The layout of an array with zeros around it, which are not in memory: only TMA reads them."""
+    zeros = [tuple(evaluate(d, extents) for d in pair) for pair in widths]
+    shape = tuple(before + n + after for n, (before, after) in zip(layout.shape, zeros))
+    offset = layout.offset - sum(before * stride for (before, _), stride in zip(zeros, layout.strides))
+    return ArrayLayout(shape, layout.strides, offset, layout.address)
 
 
 def _reshape(layout: ArrayLayout, shape: tuple[int, ...]) -> ArrayLayout:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from ...fusion.fusion_group import Partition
 from ...fusion.stored_results import ReadResult
-from ...ir.graph import Type
-from ..plan import ArrayUse, KernelPlan
+from ...fusion.zero_padding import padded_temporaries
+from ...ir.graph import Parameter, Type
+from ..plan import ArrayUse, KernelPlan, PaddedTemporary
 
 
 def temporary_types(cut: Partition, kernels: tuple[KernelPlan, ...]) -> tuple[Type, ...]:
@@ -32,17 +33,32 @@ def reading_results(kernel: KernelPlan, result_of: Mapping[int, ReadResult]) -> 
     return replace(kernel, arrays=tuple(map(read, kernel.arrays)))
 
 
+def numbers_of_used(kernels: tuple[KernelPlan, ...]) -> dict[int, int]:
+    """The new number of each temporary that kernels use."""
+    used = {use.index for k in kernels for use in k.arrays if use.kind == "temporary"}
+    return {t: k for k, t in enumerate(sorted(used))}
+
+
 def used_temporaries(
     kernels: tuple[KernelPlan, ...], temporaries: tuple[Type, ...]
 ) -> tuple[tuple[KernelPlan, ...], tuple[Type, ...]]:
     """The kernels, and the temporaries that they use, numbered anew."""
-    used = {use.index for k in kernels for use in k.arrays if use.kind == "temporary"}
-    if len(used) == len(temporaries):
+    number = numbers_of_used(kernels)
+    if len(number) == len(temporaries):
         return kernels, temporaries
-    number = {t: k for k, t in enumerate(sorted(used))}
 
     def renumbered(kernel: KernelPlan) -> KernelPlan:
         arrays = (replace(a, index=number[a.index]) if a.kind == "temporary" else a for a in kernel.arrays)
         return replace(kernel, arrays=tuple(arrays))
 
     return tuple(map(renumbered, kernels)), tuple(temporaries[t] for t in number)
+
+
+def padded_copies(
+    cut: Partition, kernels: tuple[KernelPlan, ...], parameters: tuple[Parameter, ...]
+) -> tuple[PaddedTemporary, ...]:
+    """The temporaries that are other arrays with zeros around them, by their numbers among those that are used."""
+    types = {("argument", k): p.type for k, p in enumerate(parameters)}
+    types |= {("temporary", k): t for k, t in enumerate(cut.temporaries)}
+    found, number = padded_temporaries(cut.groups, types), numbers_of_used(kernels)
+    return tuple(PaddedTemporary(number[k], widths) for k, widths in found.items() if k in number)

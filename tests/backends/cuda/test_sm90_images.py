@@ -35,7 +35,25 @@ CASES = {  # text, shapes
         "silu(conv(x, w, layout='NHWC') + b) + r",
         {"x": (2, 8, 9, 64), "w": (24, 3, 3, 64), "b": (24,), "r": (2, 6, 7, 24)},
     ),
-    "padding": ("conv(x, w, padding=1, layout='NHWC')", {"x": (2, 8, 9, 64), "w": (72, 3, 3, 64)}),
+    "padding": ("conv(x, w, padding=1, layout='NHWC')", {"x": (3, 8, 9, 64), "w": (72, 3, 3, 64)}),
+    "padding to the same extent": (
+        "conv(x, w, padding='same', layout='NHWC')",
+        {"x": (2, 8, 9, 64), "w": (72, 4, 3, 64)},
+    ),
+    "padding at one end": (
+        "conv(x, w, padding=((0, 2), (1, 0)), layout='NHWC')",
+        {"x": (2, 8, 9, 64), "w": (72, 3, 3, 64)},
+    ),
+    "padding of one sample": ("conv(x, w, padding=1, layout='NHWC')", {"x": (1, 8, 9, 64), "w": (72, 3, 3, 64)}),
+    "padding, steps": (
+        "conv(x, w, padding=2, stride=2, dilation=2, layout='NHWC')",
+        {"x": (2, 8, 11, 64), "w": (72, 3, 3, 64)},
+    ),
+    "padding of three axes": ("conv(x, w, padding=1, layout='NDHWC')", {"x": (2, 4, 5, 6, 64), "w": (40, 3, 3, 3, 64)}),
+    "padding of a slice of places": (
+        "conv(x, w, padding=1, layout='NHWC')[:, 1:, :-2]",
+        {"x": (2, 8, 9, 64), "w": (72, 3, 3, 64)},
+    ),
 }
 
 
@@ -50,6 +68,49 @@ def schedules(text, shapes, dtype="bfloat16", **options):
 def test_values(case):
     text, shapes = CASES[case]
     assert "im2col" in schedules(text, shapes)[-1]
+    with emulated_gpu() as gpu:
+        check_twice(gpu, text, {name: normal(*shape, dtype=BRAIN) for name, shape in shapes.items()})
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "padding" in case])
+def test_zeros_around_an_image_are_not_stored(case):
+    assert len(schedules(*CASES[case])) == 1
+
+
+CHAIN = "y = maximum(conv(x, w, padding=1, layout='NHWC') + b, 0); conv(y, v, padding=1, layout='NHWC') + x"
+
+
+def test_layers_in_turn_are_a_kernel_each():
+    shapes = {"x": (2, 8, 9, 64), "w": (72, 3, 3, 64), "b": (72,), "v": (64, 3, 3, 72)}
+    with emulated_gpu() as gpu:
+        grids = check_twice(gpu, CHAIN, {name: normal(*shape, dtype=BRAIN) for name, shape in shapes.items()})
+    assert len(grids) == 4, "two calls of two kernels"
+
+
+def test_an_output_that_is_the_padded_argument():
+    x, w = normal(2, 8, 9, 64, dtype=BRAIN), normal(64, 3, 3, 64, dtype=BRAIN)
+    kernel = fd.kernel("conv(x, w, padding=1, layout='NHWC')")
+    with emulated_gpu() as gpu:
+        there, weights = gpu.asarray(x), gpu.asarray(w)
+        expected = kernel(there, weights).get()
+        kernel(there, weights, out=there)
+        assert there.get().tobytes() == expected.tobytes()
+
+
+ONES = "conv(pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=1), w, layout='NHWC')"
+
+
+def test_what_is_no_zero_is_stored():
+    shapes = {"x": (2, 8, 9, 64), "w": (72, 3, 3, 64)}
+    assert len(schedules(ONES, shapes)) == 2
+    with emulated_gpu() as gpu:
+        check_twice(gpu, ONES, {name: normal(*shape, dtype=BRAIN) for name, shape in shapes.items()})
+
+
+def test_a_padded_copy_that_others_read_stays():
+    """One reader is no product: the copy is made for it, and read by all."""
+    text = "p = pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))); conv(p, w, layout='NHWC'), cumsum(p, 1)"
+    shapes = {"x": (2, 8, 9, 64), "w": (72, 3, 3, 64)}
     with emulated_gpu() as gpu:
         check_twice(gpu, text, {name: normal(*shape, dtype=BRAIN) for name, shape in shapes.items()})
 
