@@ -77,3 +77,14 @@ def test_on_the_cpu_all_weights_are_one_pass(name):
 def test_explanations_say_why_there_are_several_passes():
     text = str(fd.kernel(SCORES + "p = softmax(s); p @ v, p @ w").explain(*[fd.spec((1, 4, 512, 64), "bfloat16")] * 4))
     assert text.startswith("2 kernels") and "a GPU kernel multiplies one value operand by the weights" in text
+
+
+@pytest.mark.parametrize(
+    "text", ["float32(s) + c[:, None]", "float32(s) * iota(s, -2) + c[:, None]", "float32(s), c + 0"]
+)
+@pytest.mark.parametrize("n", [5, 150])
+def test_what_an_epilogue_alone_loads_of_a_row_is_loaded(text, n):
+    """It was taken from scratch memory that nothing had written."""
+    draw = np.random.default_rng(0)
+    a, b = (draw.standard_normal((n, n)).astype(np.float16) for _ in "ab")
+    fd.kernel(f"s = (a @ b.mT) @ a\nreturn {text}", verify=True, fallback=False)(a=a, b=b, c=a[0])

@@ -205,7 +205,7 @@ class CpuAttentionEmitter(AttentionScratch):
         return lines
 
     def store_row_values(self, values: Iterable[Value]) -> list[str]:
-        return [reduce.put(f"{v.name}_lane", "lane", v.name) for v in dict.fromkeys(values)]
+        return [reduce.put(f"{v.name}_lane", "lane", v.name) for v in dict.fromkeys(values) if v.name in self.rows]
 
     def weighted_sum(self, k: int, attempt: str) -> list[str]:
         """The product of weights and v for one tile; exact if masked keys may have NaN in v."""
@@ -247,7 +247,8 @@ class CpuAttentionEmitter(AttentionScratch):
     def epilogue(self) -> list[str]:
         """The epilogue: row bodies and stores of the final states."""
         row = self.attention.row_epilogue
-        lines = [*self.body(row), *self.store_row_values(row.results)] if row else []
+        kept = self.store_row_values(row.results) if row else []
+        lines = [*self.body(row), *kept] if row and kept else []
         stored = {store.value for store in self.attention.row_outputs}
         computed = {v.name for v in row.results} if row else set()
         lines += self.read(stored - computed)

@@ -73,12 +73,13 @@ class AttentionScratch:
 
     @cached_property
     def rows(self) -> dict[str, Value]:
-        """Row values: the states of a tile, the running states, and values computed from them."""
+        """Row values: the states of a tile, the running states, and values computed from them, but what is loaded."""
         values = [v for phase in self.attention.tile_phases for use in phase.folds for v in use.accumulators]
         values += [v for phase in self.attention.tile_phases if phase.row for v in phase.row.results]
         values += [*self.attention.state.accumulators, *self.attention.state.combine.results]
         values += list(self.attention.row_epilogue.results) if self.attention.row_epilogue else []
-        return {v.name: v for v in values}
+        read = {x.value.name for x in self.kernel.loads} | {x.value.name for x in self.kernel.positions}
+        return {v.name: v for v in values if v.name not in read}
 
     def contiguous_operand(self, body: Body, d: DType) -> int | None:
         """1 + the operand that a k or v body only loads, in dtype d, so that the matmul reads it in place."""
