@@ -66,7 +66,7 @@ def _prefix_sums(value, bound, total, compute: DType, serial, axis: int):
 
 
 def _logarithms(value, bound, axis: int, compute: DType) -> Ball:
-    """A logarithm of a sum moves no further than its terms; a merge scales by an exponential and adds."""
+    """Bound of a running log-sum-exp: it moves no further than its terms; a merge scales by an exponential and adds."""
     value = value.astype(np.float64)
     total = prefixes_of("logsumexp", [value], axis, False, np.dtype(np.float64))
     moved = np.maximum.accumulate(bound, axis=axis)
@@ -78,7 +78,7 @@ def _logarithms(value, bound, axis: int, compute: DType) -> Ball:
 def _recurrence(n: Node, args: Sequence[Ball]) -> Ball:
     """Bound of h[t] = a[t] h[t-1] + b[t], merged in any order.
 
-    Products of neighbouring a are held: where one overflows the result is anything, where one underflows it moves.
+    Products of neighbouring a are held: if one overflows, any result is right; if one underflows, the bound grows.
     """
     axis, compute = n.attr[1], n.type.dtype.compute
     (a, a_bound), (b, b_bound) = ([np.moveaxis(x, axis, 0) for x in arg] for arg in args)

@@ -164,7 +164,7 @@ class _Partitioner(PartitionState):
         return not mixed or bool(g.rows) or self.fits(product(a.extent for a in g.columns), self.one_block)
 
     def _orders_long_rows(self, r: Node, others: list[Node]) -> bool:
-        """Whether sorted elements are of rows that several blocks sort, which fold nothing, and there are folds."""
+        """Whether a kernel would fold in rows that several blocks sort: these blocks only sort, and fold nothing."""
         if r.op != "sorted" or not any(f.op == "fold" for f in others):
             return False
         _, column, count = r.args[0].attr
@@ -201,7 +201,7 @@ class _Partitioner(PartitionState):
         return True
 
     def _place_scatter(self, r: ScalarStore, needs: set[int]) -> bool:
-        """A kernel of its own for a scatter, after all that store what it merges into, and after earlier scatters."""
+        """Make a kernel for a scatter alone, after the kernels that store what it merges into, and earlier scatters."""
         if self.unwritten[r.index] > sum(s.is_scatter for s in self.program.stores if s.index == r.index):
             return False
         order = tuple(a for a in r.axes if a is not None)

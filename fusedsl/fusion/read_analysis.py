@@ -75,7 +75,7 @@ class ReadAnalysis:
                 self.local[n] = PADDED + (self.local[inner] if self._padded(inner) is not None else 0)
 
     def _padded(self, n: Node) -> Node | None:
-        """The array that is read where a condition on positions holds, at places that depend on positions alone."""
+        """The array that is padded: read where a condition on positions holds, at coordinates of positions alone."""
         if n.op != "where" or n.args[0] not in self.virtual:
             return None
         read, fill = n.args[1:]
@@ -157,7 +157,7 @@ def _repeats(n: Node, short: Short | None) -> int:
 
 
 def _pair_reductions(order: Sequence[Node]) -> set[Node]:
-    """Reductions below others whose operands are arrays of fewer axes (see pair_folds.py)."""
+    """Reductions that others read, and whose operands are arrays of fewer axes (see pair_folds.py)."""
     wide: dict[Node, int] = {}  # the most axes of an array below elementwise operations and views
     inner: set[Node] = set()
     for n in order:

@@ -236,7 +236,7 @@ class KernelRun:
     # -- stores
 
     def scatter(self, scatter: Scatter) -> None:
-        """Merge values of all elements at their places."""
+        """Merge the values of all elements at their flat indices."""
         indices, values = (self.over(self.known[name], self.columns) for name in (scatter.place, scatter.value))
         merge_at(scatter.fold, self.memory.view(self.kernel.arrays[scatter.operand]), indices, values)
 

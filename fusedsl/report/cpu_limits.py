@@ -1,4 +1,4 @@
-"""The limits of a CPU for a roofline: measured, or those of the time model for a core a thread."""
+"""The limits of a CPU for a roofline: measured, or those of the time model, with a core for each thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROUNDS = 5
 
 
 def cpu_limits(measured: bool) -> Hardware:
-    """The bandwidth and instruction rate of this machine's threads, if measured, else of the time model's cores."""
+    """The bandwidth and instruction rate of all threads: measured on this machine, or those of the time model."""
     threads = num_threads()
     cores = replace(CPU, multiprocessors=threads, bandwidth=threads * CPU.bandwidth / CPU.multiprocessors)
     if not measured:

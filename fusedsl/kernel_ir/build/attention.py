@@ -141,7 +141,7 @@ class AttentionBuilder(AttentionFrame):
         return [n for n in expensive if n in read]
 
     def _stands_for_scores(self, n: Node, after: list[Node], known: list[Node]) -> bool:
-        """True if later phases read scores through this value alone: it takes over the registers of the scores."""
+        """True if later phases read scores through this value alone: it is stored in the registers of the scores."""
         scores = {p.fold for p in self.pattern.score_products}
         rest = [m for m in known if m not in scores]
         return self.pattern.reduction.running_reference and scores.isdisjoint(computed(after, {*rest, n}))

@@ -82,7 +82,7 @@ def permute(input, *dims):
 def transpose(input, dim0, dim1):
     if not input.ndim and {dim0, dim1} <= {0, -1}:
         return input
-    language("swapaxes", input, dim0, dim1)  # refuses dimensions that there are not
+    language("swapaxes", input, dim0, dim1)  # refuses dimensions that do not exist
     order = list(range(input.ndim))
     order[dim0], order[dim1] = order[dim1], order[dim0]
     return input.permuted(tuple(order))
@@ -131,7 +131,7 @@ def axis_of(input: Any, dim: int) -> int:
 
 
 def _checked(input: Any, dim: int) -> int:
-    language("size", input, dim)  # refuses a dimension that there is not
+    language("size", input, dim)  # refuses a dimension that does not exist
     return dim
 
 

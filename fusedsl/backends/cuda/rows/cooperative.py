@@ -15,17 +15,17 @@ from ..split_heuristics import choose_blocks_per_row, exchange_count, finishes_a
 from .looped import schedule_looped
 from .schedule import RowSchedule, contiguous, row_width
 
-THREADS = 512  # of a block
-BLOCKS = 2  # on an SM
-PREFETCHING = (256, 3)  # the same of rows with special functions, whose next tile is loaded while they work
-SMALLER = (256, 3)  # the same of rows that are read twice, if registers do not suffice for the others
-SPARE_REGISTERS = 3  # a thread's, beside the need: blocks that wait for each other cannot be fewer after a spill
-WIDE_REGISTERS = 16  # more where offsets have 64 bits
+THREADS = 512  # threads of a block
+BLOCKS = 2  # blocks on an SM
+PREFETCHING = (256, 3)  # (threads, blocks) for rows with special functions: the next tile is loaded meanwhile
+SMALLER = (256, 3)  # (threads, blocks) for rows that are read twice, if registers do not suffice for THREADS and BLOCKS
+SPARE_REGISTERS = 3  # registers of a thread beyond its need: after a spill resident blocks cannot be reduced
+WIDE_REGISTERS = 16  # registers that offsets of 64 bits add
 IN_FLIGHT = 64  # bytes of loads that a thread should have in flight
-MOST_ELEMENTS = 32  # elements that a thread may take to have them in flight, unless they have a byte each
+MOST_ELEMENTS = 32  # elements of a thread at most, to have IN_FLIGHT bytes; of one-byte elements as many as needed
 GRID_SYNC_SECONDS = 8e-6  # seconds of a row for its grid barriers, beside its bytes
-BUSY = 0.6  # of all SMs take the whole bandwidth
-FULL = 0.9  # of all blocks that fit do so, where they wait for each other
+BUSY = 0.6  # share of the SMs that takes the whole bandwidth
+FULL = 0.9  # share of the blocks that fit which takes the whole bandwidth if blocks wait for each other
 FIXED_BLOCKS = (3, 6, 12, 24)  # blocks that share a row in persistent kernels: each number is a binary of its own
 LEAST_MOVED = 16 << 20  # bytes of a row from which on persistent block groups may take it
 ROUND_SECONDS = 10e-6  # seconds of a turn of all block groups, beside its bytes
@@ -64,7 +64,7 @@ class CooperativeSchedule(RowSchedule):
 
 
 def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> CooperativeSchedule | None:
-    """How blocks share the rows of a kernel that is not `resident`; None where each row is best off with its own."""
+    """The schedule of a kernel that is not `resident`; None if a block for each row is faster."""
     rows, columns = prod(extents[: kernel.row_axes]), row_length(kernel, extents)
     width = row_width(kernel)
     full = [k for k in kernel.element_operands if "0" not in kernel.operands[k].strides[kernel.row_axes :]]
@@ -132,10 +132,10 @@ def workspace_bytes(schedule: CooperativeSchedule, kernel: KernelIR, rows: int) 
 
 
 def _in_turn(rows: int, moved: int, alone: int, slots: int, most: int, hardware: Hardware) -> int:
-    """Blocks of the fastest block groups that loop over rows, at most `most`; 0 where a block for each row is faster.
+    """Blocks of the fastest block groups that loop over rows, at most `most`; 0 if a block for each row is faster.
 
-    `alone` rows are there at once where each has its own block, and their last wave may leave much of the machine idle.
-    Block groups have equally many rows, and work on few at once, whose ends are still in the L2 when they are read
+    With a block for each row, `alone` rows run at once, and the last wave may leave much of the machine idle. Block
+    groups have equally many rows, and work on few at once: the ends of these are still in the L2 when they are read
     again. (measured: H200, 896 rows of 2,097,152 float32, read twice: a block a row 6.03 ms, 660 of them at once;
     groups of 3, 6, 12 and 24 blocks 5.51, 5.44, 5.36 and 5.36 ms; of 99, which the L2 holds, 6.15 ms.)
     """
@@ -157,7 +157,7 @@ def _in_turn(rows: int, moved: int, alone: int, slots: int, most: int, hardware:
 
 
 def _pays(rows: int, moved: int, hardware: Hardware) -> bool:
-    """Whether block groups are faster than a block a row: few blocks do not take all bandwidth, but need not meet.
+    """Whether block groups are faster than a block for each row, where few blocks do not take the whole bandwidth.
 
     Measured on an H200 (float32 softmax, 264 rows of 600,000: groups 988 us, a block a row 470 us; batch norm, 64 rows
     of 16,777,216: groups at 0.97 of copy speed).

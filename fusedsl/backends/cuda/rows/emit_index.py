@@ -46,7 +46,7 @@ class RowIndex:
 
     @property
     def peeled(self) -> bool:
-        """Whether rows are no whole number of vectors long, or begin anywhere."""
+        """Whether rows may be misaligned, or are not a whole number of vectors long."""
         return any(operand.access == "peeled" for operand in self.kernel.operands)
 
     @property
@@ -70,7 +70,7 @@ class RowIndex:
         return "start" if self.schedule.resident else "column"
 
     def find_block(self, blocks_per_row: str, groups: str = "") -> None:
-        """Which row (or one of so many groups), of those that blocks share, a block works on, and which block there."""
+        """Emit the row, or group of rows, that a block works on, and the block's number among those that share it."""
         self.src.assign("count", f"{self.index}({groups or self.count_rows()})")
         self.src.assign("blocks_per_row", blocks_per_row)
         self.src.assign("row_group", f"int32({udiv(block_idx(), 'blocks_per_row')})")
@@ -91,7 +91,7 @@ class RowIndex:
 
     @property
     def exact(self) -> dict[str, Any]:
-        """How far rows that are split at their ends are read: 16-bit rows to the end of the last aligned block."""
+        """The end of what is read of rows with peeled ends: of 16-bit rows the end of the last aligned block."""
         short = any(o.access == "peeled" and o.dtype.itemsize == 2 for o in self.kernel.operands)
         return {"exact": False} if short else {}
 

@@ -12,7 +12,7 @@ grid_dim = special_register("nctaid.x")  # blocks of the grid
 
 @emitted(types.void)
 def grid_barrier(e, semaphores, count):
-    """`grid_barrier(semaphores, count)`: wait until all `count` blocks are here and what each wrote can be read by all.
+    """`grid_barrier(semaphores, count)`: wait until all `count` blocks arrive; their writes are then visible to all.
 
     All blocks must be resident. There are two counters, 0 before the launch; `grid_barrier_exit` has to follow.
     """

@@ -1,9 +1,10 @@
-"""Scans of rows that many blocks share, in one pass: each tile hands its state on to those after it.
+"""Decoupled look-back: scans of rows that many blocks share, in one pass; tiles publish their states.
 
-Decoupled look-back (Merrill and Garland 2016) in two levels, so that its result does not depend on the order in which
-tiles finish: a tile leaves its total; 32 tiles are a group, whose total is its tiles' in a fixed tree; what lies before
-a group is the totals of all groups before it, merged one by one from the first (or resumed from the last group with a
-known prefix, with equal bits). A tile takes its number when it starts, so that those before it are running or done.
+The look-back of Merrill and Garland (2016) in two levels, whose result does not depend on the order in which tiles
+finish. A tile publishes its total. 32 tiles are a group: its total combines those of its tiles in a fixed tree. The
+prefix of a group combines the totals of all groups before it one by one, from the first group or from the last one
+whose prefix is published, with equal bits. A tile takes its number when it starts, so that earlier ones run or are
+done.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Lookback:
         return [shuffle(e, "idx", part, 0, WARP) for part in state]
 
     def _await(self, e: Emitter, base: ir.Value, index: ir.Value, wanted: ir.Value) -> State:
-        """What is left in a slot by each lane that wants it."""
+        """Wait for the published state in the slot of each lane that wants one."""
         b, board = e.builder, self.board
         safe = b.select(wanted, index, I32(0))
         ready, state = board.load(e, base, safe)

@@ -30,7 +30,7 @@ class SmallLayout:
         return self.block // self.threads
 
     def elements(self, kind: str) -> int:
-        """Elements of a factor that a thread loads: of that with the "row"s, or the "column"s."""
+        """Elements that a thread loads of a factor: the one with the rows ("row"), or with the columns ("column")."""
         return self.edge(kind) * self.depth // self.threads
 
     def edge(self, kind: str) -> int:

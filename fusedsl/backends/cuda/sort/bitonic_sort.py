@@ -35,7 +35,7 @@ def values_of(order_of: KeyCodec, count: int) -> Callable:
 
 
 def columns_of(order_of: KeyCodec, count: int) -> Callable:
-    """`columns(entries)`: the same for their columns, as int64."""
+    """`columns(entries)`: the columns of that many entries as a tile of int64; of one entry, the column."""
     return _decoded(order_of, count, types.int64, order_of.column)
 
 
@@ -48,7 +48,7 @@ def _decoded(e, held, *, order_of: KeyCodec, count: int, kind: types.Type, decod
 def select_best(order_of: KeyCodec, count: int, each: int, ranks: tuple[int, ...] = ()) -> Callable:
     """`best(entries)`: (the ranks that the thread holds: lane, lane + threads …; then some ranks, for all threads).
 
-    Each thread puts its own entries in order; then the best of their first entries is taken out `count` times. The
+    Each thread sorts its own entries; then the best of the threads' first entries is taken out, `count` times. The
     thread group is a warp or a part of one.
     """
     held = order_of.tuple_of(each)
@@ -77,7 +77,7 @@ def select_best(order_of: KeyCodec, count: int, each: int, ranks: tuple[int, ...
 
 
 def _team_first(e: Emitter, order_of: KeyCodec, entry: Entry) -> tuple[Entry, ir.Value]:
-    """(the first of all threads of the thread group, in each of them; whether it is this thread's)."""
+    """(the first entry of all threads of the group, in each of them; whether it is this thread's)."""
     b = e.builder
     if order_of.threads == WARP and order_of.words == 1 and e.cc >= (8, 0):
         key, tag = b.trunc(b.lshr(entry[0], I64(32)), I32), b.trunc(entry[0], I32)
@@ -113,7 +113,7 @@ def sort_smem(e, *, order_of: KeyCodec, size: int, teams: int = 1):
 
 @emitted(types.void)
 def sort_tile(e, room, value, *, order_of: KeyCodec, size: int):
-    """`sort(room, entries)`: the thread group's tiles in the room, in order; they have `size` slots together."""
+    """`sort(room, entries)`: sort the tiles of the thread group in `size` slots of shared memory from `room` on."""
     b, tile, lane = e.builder, order_of.tile, order_of.lane(e)
     for number, entry in enumerate(order_of.entries(e, value, tile.count)):
         vector, within = divmod(number, tile.width)
@@ -126,9 +126,9 @@ def sort_tile(e, room, value, *, order_of: KeyCodec, size: int):
 
 @emitted(types.void)
 def sort_warp(e, room, value, *, codec: KeyCodec, size: int):
-    """`sort(room, entries)`: the same by a bitonic network in registers.
+    """`sort(room, entries)`: sort the tiles of a warp by a bitonic network in registers, then store them to `room`.
 
-    Entry i is the i % items-th of thread i // items.
+    Entry i is held by thread i // items, as its entry i % items.
     The first step of each merge has partners mirrored, so that every step puts the lower entry first (Batcher 1968).
     """
     b, items = e.builder, size // codec.threads
@@ -151,7 +151,7 @@ def _sorted(e: Emitter, codec: KeyCodec, entries: list[Entry], size: int) -> lis
 
 
 def _step(e: Emitter, codec: KeyCodec, entries: list[Entry], mask: int, high: int) -> list[Entry]:
-    """Each entry beside that whose number differs in `mask`: the lower is where the bit `high` is 0."""
+    """One step: compare and exchange entries whose numbers differ in `mask`; the lower goes where bit `high` is 0."""
     items, entries = len(entries), list(entries)
     within, lanes = mask % items, mask // items
     if not lanes:
@@ -166,7 +166,7 @@ def _step(e: Emitter, codec: KeyCodec, entries: list[Entry], mask: int, high: in
 
 
 def _compare_exchange(e: Emitter, codec: KeyCodec, lower: ir.Value, own: Entry, other: Entry) -> Entry:
-    """The lower of two entries, or the upper."""
+    """The lower entry of two if `lower`, else the upper one."""
     b = e.builder
     keep = b.icmp_unsigned("==", codec.less(e, own, other), lower)
     return [b.select(keep, x, y) for x, y in zip(own, other)]

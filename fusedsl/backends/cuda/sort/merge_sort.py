@@ -21,10 +21,11 @@ def store_run(e, room, work, at, *, order_of: KeyCodec, size: int):
 
 @emitted(types.int64)
 def merge_runs(e, work, total, *, order_of: KeyCodec, size: int):
-    """`merge(work, total)`: sorted runs of `size` entries become one; where its slots begin.
+    """`merge(work, total)`: merge sorted runs of `size` entries into one; the address of its slots.
 
-    `total` slots hold the runs, as many behind them are free: every turn merges pairs of runs from one half into the
-    other, where each entry goes behind those of the other run that come before it.
+    The first `total` slots hold the runs, the `total` slots behind them are free. Every turn merges pairs of runs from
+    one half into the other: the slot of an entry is its index in its own run, plus the number of entries of the other
+    run that precede it.
     """
     b = e.builder
     total = total if total.type == I64 else b.sext(total, I64)
@@ -42,14 +43,14 @@ def merge_runs(e, work, total, *, order_of: KeyCodec, size: int):
 
 
 def _halves(e: Emitter, work: ir.Value, half: ir.Value, turn: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Where a turn reads and writes."""
+    """The addresses of the halves that a turn reads and writes."""
     b = e.builder
     odd = b.and_(turn, I64(1))
     return b.add(work, b.mul(half, odd)), b.add(work, b.mul(half, b.xor(odd, I64(1))))
 
 
 def _merged_index(e: Emitter, order: KeyCodec, here, slot: ir.Value, run: ir.Value, total: ir.Value):
-    """An entry, and its slot behind the entries of its own run and of the other that come before it."""
+    """An entry and its slot: after the entries of both runs that precede it."""
     b = e.builder
     entry, own = order.get(e, here, slot, GLOBAL), b.and_(slot, b.sub(I64(0), run))
     other = b.xor(own, run)

@@ -1,4 +1,4 @@
-"""Split top-k schedule: blocks find the best of their shares of a long row, and the last one the best of these."""
+"""Split top-k schedule: blocks find the top k of their chunks of a long row, and the last block merges these."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARING = 2  # least blocks per row
 
 @dataclass(frozen=True)
 class SplitTopKSchedule(SortSchedule):
-    """The best of a row are found by several blocks: each leaves those of its tiles in the workspace."""
+    """Several blocks find the top k of a row: each stores the top k of its tiles to the workspace."""
 
     blocks_per_row: int = field(default=1, compare=False)
 
@@ -39,7 +39,7 @@ def entry_bytes(schedule: SplitTopKSchedule, kernel: KernelIR) -> int:
 
 
 def schedule_order(kernel: KernelIR, extents: Extents, hardware: Hardware) -> RowSchedule:
-    """How a row kernel with an order runs (see `schedule_sort`): with several blocks a row where that is faster."""
+    """The schedule of a row kernel that sorts (see `schedule_sort`): several blocks share a row if that is faster."""
     alone = schedule_sort(kernel, _with_rows(kernel, extents, SHARING * hardware.multiprocessors), hardware)
     return _shared(kernel, extents, hardware, alone) or schedule_sort(kernel, extents, hardware)
 
@@ -47,7 +47,7 @@ def schedule_order(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Ro
 def generic_order(
     held: KernelIR, streamed: KernelIR, extents: Extents, hardware: Hardware
 ) -> tuple[KernelIR, RowSchedule]:
-    """The kernel, resident or not, and how it runs, in few forms for all extents (see `generic_sort`)."""
+    """The kernel, resident or not, and a schedule of which few serve all extents (see `generic_sort`)."""
     many = _with_rows(held, extents, SHARING * hardware.multiprocessors)
     kernel, alone = generic_sort(held, streamed, many, hardware)
     shared = _shared(kernel, extents, hardware, alone)
@@ -59,10 +59,10 @@ def _with_rows(kernel: KernelIR, extents: Extents, rows: int) -> Extents:
 
 
 def _shared(kernel: KernelIR, extents: Extents, hardware: Hardware, alone: RowSchedule) -> SplitTopKSchedule | None:
-    """A schedule of one block a row with several of them; None where each row is best off with its own.
+    """A schedule of one block a row with several of them; None if a block for each row is faster.
 
-    The shares and the merge of their best take equally long if as many blocks share a row as the root of its columns
-    for each that is wanted.
+    With b blocks for a row, a chunk has columns / b elements, and the merge b * k: both take equally long if b is the
+    square root of columns / k.
     """
     if not isinstance(alone, SortSchedule) or alone.sort_method.method != "choose" or not _is_alone(kernel):
         return None

@@ -54,7 +54,7 @@ class Sm90MatmulMainloop:
             src.emit(bar_arrive("2 - warpgroup", 2 * WARPGROUP))
 
     def find_slice(self) -> None:
-        """Emit the place of a K-slice as descriptors have it: 18 bits of an address. In a cluster there are more, which
+        """Emit the address of a K-slice as descriptors have it: 18 bits. In a cluster addresses have more bits, which
         name the block."""
         at = f"smem_slices + stage * {self.schedule.stage_bytes}"
         self.src.assign("slice_at", f"int32(({at}) & {SMEM_ADDRESSES})")
