@@ -32,7 +32,7 @@ class ExpensiveFactor:
 def store_operand(
     groups: list[FusionGroup], temporaries: list, factors: Sequence[ExpensiveFactor], pinned: int, fits: Fits
 ) -> None:
-    """Let a kernel store an operand, and the products of which it is one load it; `factors` are in launch order."""
+    """Let a kernel store an operand, and let its products load it; `factors` are in launch order."""
     first, users = factors[0], [groups[factor.group] for factor in factors]
     inside = computed_nodes([first.value], frozenset(users[0].imports))
     if not _store_by_producer(groups, temporaries, first, pinned):
@@ -57,7 +57,7 @@ def _load(user: FusionGroup, root: ScalarStore, producer: int) -> None:
 
 
 def _read(g: FusionGroup, loads: frozenset[Node]) -> set[Node]:
-    """The values that a kernel folds or stores, or computes another one of, if it loads these."""
+    """Values that a kernel computes once it loads these: what it folds, stores, or reads for another value."""
     return {*g.values, *(a for n in computed_nodes(g.values, loads) for a in n.args)}
 
 

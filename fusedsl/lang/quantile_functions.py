@@ -74,7 +74,7 @@ def sorted_rows(b: GraphBuilder, name: str, x: Node, axis: Axes) -> SortedRows:
 
 
 def _at(b: GraphBuilder, rows: SortedRows, position: Node) -> Node:
-    """The elements at integer positions, which are one for all rows, several for all rows, or one or several a row."""
+    """The elements at integer positions: one or several, the same for all rows or of each row."""
     position = b.convert(position, INT64)
     if position.type.rank == 0:
         position = shapes.expand_dims(b, position, 0)
@@ -173,7 +173,7 @@ def _interpolated(b: GraphBuilder, rows: SortedRows, q: Node, method: str) -> No
         return _valid(b, q, _at(b, rows, op(READ[method], position)))
     below = op("floor", position)
     above = op("minimum", op("add", below, b.literal(1.0)), last)
-    low, high = (as_double(b, _at(b, rows, place)) for place in (below, above))
+    low, high = (as_double(b, _at(b, rows, position)) for position in (below, above))
     part = op("subtract", position, below)
     if method == "midpoint":
         part = op("where", op("greater", part, b.literal(0.0)), b.literal(0.5), b.literal(0.0))

@@ -1,7 +1,8 @@
 """Split scans of few long rows: threads find the states of fixed parts of a row, then the prefixes in each part.
 
-Three C functions: `totals` over (row, part), `merge` over rows, which leaves what lies before each part, and `prefixes`
-over (row, part). Two parameter slots follow the kernel's own: the workspace address and the number of parts.
+Three C functions: `totals` over (row, part); `merge` over rows, which replaces the total of each part by its exclusive
+prefix; `prefixes` over (row, part). Two parameter slots follow the kernel's own: the address of the workspace, and the
+number of parts.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _prefixes_function(kernel: KernelIR, shared: list[ScratchArray], private: li
 
 
 def _merge_function(kernel: KernelIR, shared: list[ScratchArray]) -> list[str]:
-    """The states of a row's parts become those of what lies before them."""
+    """A function that replaces the states of a row's parts by their exclusive prefixes."""
     (phase,) = kernel.phases
     step = ["place = row * parts + " + ("parts - 1 - part" if scan.is_reverse(phase) else "part")]
     body = []

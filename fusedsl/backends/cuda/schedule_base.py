@@ -1,4 +1,4 @@
-"""What every schedule says: blocks per SM, registers, its reason, its launch, and what machine code depends on."""
+"""Base of the schedules: blocks per SM, registers, reason, launch, and the fields that machine code depends on."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Schedule(ScheduledBlocks):
         return 0
 
     def holds_tables(self, kernel: KernelIR) -> bool:
-        """Whether blocks have shared memory for byte tables, and elements enough to fill them for."""
+        """Whether blocks have shared memory for byte tables, and enough elements to pay for filling them."""
         return False
 
     @property
@@ -69,22 +69,22 @@ class Schedule(ScheduledBlocks):
         return self.max_threads or self.block_threads
 
     def with_reason(self, reason: str) -> Any:
-        """The same schedule, for a reason of its own."""
+        """The schedule with another reason."""
         return dataclasses.replace(self, reason=reason)
 
     @property
     def compiled_form(self) -> Schedule:
-        """The schedule without what is left to the launch."""
+        """The schedule without the fields that are launch parameters."""
         return self
 
     @property
     def compile_key(self) -> tuple:
-        """The fields that machine code depends on: all but the reason, the estimate, and what is left to the launch."""
+        """The fields that machine code depends on: all but the reason, the estimate, and launch parameters."""
         form = self.compiled_form
         return (type(form).__name__, *(getattr(form, f.name) for f in dataclasses.fields(form) if f.compare))
 
     def config(self, kernel: Any, extents: Extents) -> LaunchConfig:
-        """The launch over these extents, apart from what the kernel says of it."""
+        """The launch over these extents, without the attributes that the kernel sets."""
         raise NotImplementedError
 
     def launch(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:

@@ -57,7 +57,7 @@ def split_exponent(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
 
 
 def split_normal(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
-    """The same for a normal number."""
+    """`split_exponent` of a normal number."""
     d, width = x.dtype, MANTISSA[x.dtype]
     one, start = BIAS[d] << width, x.like(0.5**0.5).bits()
     shifted = x.bits() + (one - start)
@@ -96,7 +96,7 @@ def log2(x: LLVMValue) -> LLVMValue:
 
 
 def log10(x: LLVMValue) -> LLVMValue:
-    """In two parts, each of k log10 2 and of log(1 + f) / ln 10, so that it is whole of powers of ten."""
+    """k log10 2 + log(1 + f) / ln 10, each term in two parts, so that log10 of a power of ten is an integer."""
     k, f = split_exponent(x)
     (log10_2, log10_2_low), (factor, factor_low) = LOG10_2[x.dtype], LOG10_E[x.dtype]
     correction, square = log_of_one_plus(f)

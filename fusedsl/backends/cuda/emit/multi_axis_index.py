@@ -41,7 +41,7 @@ class MultiAxisIndex:
         return any(operand.one_line for operand in self.src.kernel.operands)
 
     def define(self, operands: Sequence[int], vectors: int, step: Mapping[str, Any]) -> None:
-        """Write the function that places a vector, and count the vectors; `step` says how a thread's are apart."""
+        """Emit the function of a vector's offsets, and the count of vectors; a thread's are apart as `step` says."""
         self.operands = sorted({self._placed_as(k) for k in operands if not self.src.kernel.operands[k].one_line})
         self.position_axes = [p.axis for p in self.src.kernel.positions if p.axis in self.axes]
         if self.operands or self.position_axes:
@@ -49,7 +49,7 @@ class MultiAxisIndex:
         self._count()
 
     def define_line(self, vectors: int, step: int, checks: str) -> None:
-        """The tile of operands whose elements are one line: vectors are neighbours there, as their numbers are."""
+        """Define the tile of operands whose elements are one line: there offsets follow from numbers."""
         src, width, self.step = self.src, self.width, step
         src.bind("line_tile", Tile(width=width, vectors=vectors, step=step * width, checks=checks))
         src.assign("elements", f"{self.index}({self.count} * {width})" if width > 1 else self.count)
@@ -63,7 +63,7 @@ class MultiAxisIndex:
         src.assign(self.first, f"{self.index}({begin} + {thread_idx()})")
 
     def load_tile(self) -> None:
-        """Find the places of the vectors from the first one on, and load what the kernel reads of them."""
+        """Emit the offsets of the vectors from the first one on, and the loads of operands there."""
         self.emit_offsets()
         for load in self.src.kernel.loads:
             self.load(load)

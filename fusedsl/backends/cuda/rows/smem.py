@@ -31,7 +31,7 @@ def smem_copied_operands(kernel: KernelIR) -> list[int]:
 
 @dataclass(frozen=True)
 class SmemRowSchedule(RowSchedule):
-    """Operands that phases reread are copied to the shared memory of a block, or of a cluster's blocks, first."""
+    """Operands that several phases read are first copied to the shared memory of a block, or of a cluster."""
 
     cluster: int = 1  # blocks of a cluster; `threads` of each work on the row
     smem = True
@@ -48,7 +48,7 @@ def smem_bytes(schedule: SmemRowSchedule, kernel: KernelIR, columns: int) -> int
 
 
 def schedule_smem(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> SmemRowSchedule | None:
-    """A row in the shared memory of a block or of a cluster's blocks, as few as let two of them share an SM.
+    """A row in the shared memory of a block, or of the smallest cluster of which two blocks fit on an SM.
 
     Measured on an H200: a row costs more the more blocks wait for each other (2 % with two, 6 % with four, 10 % with
     eight, 16 % with sixteen, of which an SM's group has no more than one or two), so the smallest cluster is best. Two

@@ -64,7 +64,7 @@ class SkinnyEmitter:
         opening = header(self.kernel, f"a product with few rows; blocks stream {layout.streamed} rows of the other", "")
         return src.text(opening, "Load K-slices of both operands by cp.async, accumulate, then run the epilogue.")
 
-    # -- where the block stands
+    # -- tile of a block
 
     def _find_tile(self) -> None:
         """The batch, the tile and the steps of this block."""
@@ -127,7 +127,7 @@ class SkinnyEmitter:
             self.src.assign("step", f"step + {self.layout.depth}")
 
     def _multiply_and_copy(self) -> None:
-        """Multiply a stage while the later ones come, and begin to copy one into the slot that is free."""
+        """Multiply a stage while later ones are loaded, and issue the copy of the next stage into the free slot."""
         src, end = self.src, f"memory + {self.schedule.stages * self._stage}"
         wait = src.bind("wait_stage", wait_group(self.schedule.stages - 2))
         with src.while_("step < step_end"):
@@ -157,7 +157,7 @@ class SkinnyEmitter:
 
     @property
     def _elementwise(self) -> list[tuple[int, str]]:
-        """(narrow operand, the axis along which threads are neighbours) of those that cp.async does not take."""
+        """(narrow operand, the axis along which threads are neighbours) of operands that cp.async cannot copy."""
         return [(k, way) for k, way in zip(self.narrow_operands, self.schedule.narrow_near) if way != "copy"]
 
     def _next_stage(self) -> None:
@@ -181,7 +181,7 @@ class SkinnyEmitter:
         return f"int32({slot} + {offset})" if offset else slot
 
     def _copy(self) -> None:
-        """Begin to copy the next stage; load what cp.async does not take."""
+        """Issue the copy of the next stage; load what cp.async cannot copy to registers."""
         src = self.src
         copy = src.bind("copy_streamed", RING.copy_streamed())
         rows = f"{self.streamed}s - {self.streamed}_from"
@@ -200,7 +200,7 @@ class SkinnyEmitter:
             src.assign(f"elements{k}", load(self._coming(k), *strides, f"{self.narrow}s", "valid_k"))
 
     def _store(self, k: int, way: str) -> str:
-        """Put this thread's elements of a narrow operand into the next stage."""
+        """Store this thread's elements of a narrow operand to the next stage."""
         return self.src.bind(f"store_{way}", RING.store_narrow(way))(self._stage_part("stage", k), f"elements{k}")
 
     def _side(self, k: int) -> tuple[str, int]:
@@ -241,7 +241,7 @@ class SkinnyEmitter:
             self.src.assign("chunk", f"int32(chunk + {self.layout.threads})")
 
     def _exchange(self) -> None:
-        """Emit the store of the block's accumulators; the last block of the tile goes on with the sum of all."""
+        """Emit the split-K reduction: blocks store their accumulators; the last block of the tile adds all of them."""
         src, store = self.src, self.src.bind("store_partials", store_record())
         load = src.bind("load_accumulators", SKINNY.load_accumulators())
         src.assign("partials", f"workspace + work_tile * splits * {self._record}")
@@ -254,7 +254,7 @@ class SkinnyEmitter:
 
     @property
     def _record(self) -> int:
-        """Bytes of what a block leaves."""
+        """Bytes of the record of partial sums that a block stores."""
         return self.layout.record_bytes * len(self.operands.pairs)
 
     def _within(self, k: int, record: str) -> str:
