@@ -50,7 +50,7 @@ class FusionGroup:
 
     @property
     def scatters(self) -> bool:
-        """Whether the kernel merges elements at computed places; it does nothing else."""
+        """Whether the kernel merges elements at computed indices; it does nothing else."""
         return any(r.is_scatter for r in self.stores)
 
     @property

@@ -15,7 +15,7 @@ from .long_chains import narrowest_cut
 from .long_joins import stored_pieces
 
 INSIDE = "it would be computed for each element of another product"
-SCATTERED = "its elements are merged at computed places"
+SCATTERED = "its elements are merged at computed indices"
 WIDEST = 512  # extent of a product's axes in attention: a query tile holds as much for each row
 WIDEST_RESULT = {4: 256, 8: 64}  # the same of results on CUDA, by itemsize of accumulators: registers hold a row
 GATHERED = 48  # instructions of an element that a gather computes wherever it reads it

@@ -130,12 +130,12 @@ def _scatter(lowering: _Lowering, root: Root) -> list[ScalarStore]:
     """The store that merges the updates of a scatter, if the root is one."""
     if not root.fold:
         return []
-    places, values = root.updates
+    flat_indices, values = root.updates
     axes: list[Axis | None] = []
-    for d in places.type.shape:
+    for d in flat_indices.type.shape:
         axes.append(None if d == 1 else fresh(d, axes))
     at = tuple(Coordinate(0, 1, a) for a in axes)
-    parts = tuple(lowering.lower(n, aligned(n.type.shape, at), cut=False) for n in (places, values))
+    parts = tuple(lowering.lower(n, aligned(n.type.shape, at), cut=False) for n in (flat_indices, values))
     update = node("update", parts, root.fold, Type(root.stored.type.dtype))
     flat = (product(root.stored.type.shape),)
     target, stored = root.target, root.stored.type

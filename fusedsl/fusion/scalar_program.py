@@ -3,7 +3,7 @@
 Every node is a scalar. `load` reads an element of an array at coordinates, `fetch` at a computed address. `position` is
 the index on an axis. `fold` reduces its argument over axes, `scan` is a part of the prefix's state along one axis (of a
 `pair`: of a recurrence), `sort` sorts along one axis and `sorted` is an element of that sort. `update` merges a
-value at a place of the array that its store writes. All other nodes are operations of the table. Axes are bound
+value at an index of the array that its store writes. All other nodes are operations of the table. Axes are bound
 variables: two reductions over the same extents of the same rows use the same axes, and so can share a kernel.
 """
 
@@ -54,7 +54,7 @@ class ScalarStore:
     offsets: tuple[Dim, ...] = ()  # first index along each axis, if not 0
     rounded: bool = False  # to a temporary of dtype `type`, not of its compute dtype
     merged: bool = False  # a later scatter merges into the array
-    ordered: bool = False  # a scatter whose places do not decrease, but for negative ones before and behind the others
+    ordered: bool = False  # a scatter whose indices do not decrease, but for negative ones before and behind the others
 
     @property
     def keeps_value(self) -> bool:
@@ -63,7 +63,7 @@ class ScalarStore:
 
     @property
     def is_scatter(self) -> bool:
-        """Whether elements are merged at computed places."""
+        """Whether elements are merged at computed indices."""
         return self.value.op == "update"
 
     @property

@@ -81,26 +81,26 @@ def _verify_gather(n: Node) -> None:
     x, *arrays = n.args
     assert len(entries) == x.type.rank, f"an entry for each axis: {n!r}"
     assert [k for kind, k in entries if kind == "at"] == list(range(len(arrays))), f"an array for each position: {n!r}"
-    for kind, place in entries:
-        assert kind == "at" or 0 <= place < n.type.rank, f"no such axis: {n!r}"
+    for kind, position in entries:
+        assert kind == "at" or 0 <= position < n.type.rank, f"no such axis: {n!r}"
     for i in arrays:
         assert i.type.dtype is INT64 and not i.type.weak, f"positions are int64: {n!r}"
         assert i.type.rank <= n.type.rank, f"positions do not broadcast: {n!r}"
 
 
 def _verify_scatter(n: Node) -> None:
-    base, places, values = n.args
+    base, flat_indices, values = n.args
     fold, _ = n.attr
     assert fold in ("sum", "max", "min", "last", *SUPERACCUMULATORS), f"no such scatter: {n!r}"
     assert base.type == n.type, f"a scatter keeps its base's shape and dtype: {n!r}"
-    assert places.type.dtype is INT64 and not places.type.weak, f"places are int64: {n!r}"
+    assert flat_indices.type.dtype is INT64 and not flat_indices.type.weak, f"flat_indices are int64: {n!r}"
     if fold in SUPERACCUMULATORS:
         accumulator = SUPERACCUMULATORS[fold][values.type.dtype]
         shape = (accumulator.chunks, accumulator.group)
         assert base.type.dtype is INT64 and base.type.shape[1:] == shape, f"words of other sums: {n!r}"
     else:
         assert values.type.dtype is n.type.dtype and not values.type.weak, f"values have the dtype of their base: {n!r}"
-    assert values.type.rank <= places.type.rank, f"values broadcast to their places: {n!r}"
+    assert values.type.rank <= flat_indices.type.rank, f"values broadcast to their flat_indices: {n!r}"
 
 
 def _verify_contraction(n: Node) -> None:

@@ -237,7 +237,7 @@ class KernelRun:
 
     def scatter(self, scatter: Scatter) -> None:
         """Merge the values of all elements at their flat indices."""
-        indices, values = (self.over(self.known[name], self.columns) for name in (scatter.place, scatter.value))
+        indices, values = (self.over(self.known[name], self.columns) for name in (scatter.flat_index, scatter.value))
         merge_at(scatter.fold, self.memory.view(self.kernel.arrays[scatter.operand]), indices, values)
 
     def store(self, store: Store) -> None:
@@ -245,7 +245,7 @@ class KernelRun:
         use = self.kernel.arrays[store.operand]
         view, x = self.memory.view(use), self.known[store.value]
         where = self.indices(use)
-        shape = np.broadcast_shapes(*(place.shape for place in where), (1,) * len(self.axes))
+        shape = np.broadcast_shapes(*(flat_index.shape for flat_index in where), (1,) * len(self.axes))
         along = [a for a, n in enumerate(x.shape) if n not in (1, shape[a])]
         require(not along, "what is stored is the same along other axes", self.kernel.name, use, along)
         x = np.broadcast_to(x, shape).astype(view.dtype)

@@ -109,14 +109,14 @@ class Store:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Merge `value` into element `place`, a position in C order, of output `operand`; negative places are left out."""
+    """Merge `value` into element `flat_index` (in C order) of output `operand`; negative indices are left out."""
 
     fold: str  # "sum", "max", "min", or "last": the last value in the order of the elements
-    place: str
+    flat_index: str
     value: str
     operand: int
-    bins: int = 0  # places of the output at most: a power of two of a call; 0 in a plan
-    ordered: bool = False  # places do not decrease, but for negative ones before and behind the others
+    bins: int = 0  # elements of the output at most: a power of two of a call; 0 in a plan
+    ordered: bool = False  # indices do not decrease, but for negative ones before and behind the others
 
 
 @dataclass(frozen=True)

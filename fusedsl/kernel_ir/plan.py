@@ -93,12 +93,12 @@ class KernelPlan:
 
     @property
     def scatters(self) -> bool:
-        """Whether the kernel merges elements at computed places."""
+        """Whether the kernel merges elements at computed indices."""
         return any(p.scatters for p in self.resident)
 
     @property
     def adds_floats(self) -> bool:
-        """Whether the kernel adds floats at computed places."""
+        """Whether the kernel adds floats at computed indices."""
         scatters_ = (s for p in self.resident for s in p.scatters)
         return any(s.fold == "sum" and self.arrays[s.operand].dtype.kind == "f" for s in scatters_)
 

@@ -186,7 +186,7 @@ class DefinedNames:
             self.rows |= {v.name: v.dtype for _, _, v in phase.sort.rank_reads}
         self.stores(phase.stores, known)
         for scatter in phase.scatters:
-            require(known.get(scatter.place) is INT64, "a place is an int64", scatter)
+            require(known.get(scatter.flat_index) is INT64, "an index is an int64", scatter)
             require(scatter.value in known, "a name is defined before it is read", scatter)
         for use in phase.column_reductions:
             self.columns |= fold(use, known)

@@ -1,6 +1,6 @@
-"""Scatters whose places do not decrease: runs of one place are folded in registers, and written once.
+"""Scatters whose indices do not decrease: runs of one index are folded in registers, and written once.
 
-Blocks of elements at fixed positions that are all of one place, as their ends tell, are folded by vectors; their places
+Blocks of elements at fixed positions whose first and last index are equal are folded by vectors; their other indices
 are not computed. A unit has the runs that begin among its elements. So neither the order in which a run is folded nor
 what is written depends on the number of units.
 """
@@ -43,8 +43,8 @@ def _unit(kernel: KernelIR, scatter: Scatter) -> list[str]:
         *_skipped(kernel, scatter),
         "more = i < high",
         "while more:",
-        *indented(_place(kernel, scatter, "i")),
-        f"    mine = {scatter.place}",
+        *indented(_index(kernel, scatter, "i")),
+        f"    mine = {scatter.flat_index}",
         "    count = 1",
         *indented(_block_sizes(kernel, scatter)),
         "    more = (i < high) | ((mine == current) & (current >= 0))",
@@ -70,28 +70,28 @@ def _skipped(kernel: KernelIR, scatter: Scatter) -> list[str]:
     block = max(BLOCKS)
     return [
         "if (i > 0) & (i < high):",
-        *indented(_place(kernel, scatter, "i - 1")),
-        f"    before = {scatter.place}",
+        *indented(_index(kernel, scatter, "i - 1")),
+        f"    before = {scatter.flat_index}",
         "    more = before >= 0",
         "    while more:",
         f"        last = smaller(i + {block - 1}, high - 1)",
-        *indented(_place(kernel, scatter, "last"), 2),
-        f"        if {scatter.place} == before:",
+        *indented(_index(kernel, scatter, "last"), 2),
+        f"        if {scatter.flat_index} == before:",
         "            i = last + 1",
         "            more = i < high",
         "        else:",
-        *indented(_place(kernel, scatter, "i"), 3),
-        f"            more = {scatter.place} == before",
+        *indented(_index(kernel, scatter, "i"), 3),
+        f"            more = {scatter.flat_index} == before",
         "            if more:",
         "                i = i + 1",
     ]
 
 
 def _block_sizes(kernel: KernelIR, scatter: Scatter) -> list[str]:
-    """`count` is the size of the largest block that begins here and is all of this place."""
+    """`count` is the size of the largest block that begins here and is all of this index."""
     lines: list[str] = []
     for size in BLOCKS:
-        test = [*_place(kernel, scatter, f"i + {size - 1}"), f"if {scatter.place} == mine:", f"    count = {size}"]
+        test = [*_index(kernel, scatter, f"i + {size - 1}"), f"if {scatter.flat_index} == mine:", f"    count = {size}"]
         lines += [f"if (count == 1) & (i & {size - 1} == 0) & (i + {size} <= n0) & (mine >= 0):", *indented(test)]
     return lines
 
@@ -114,14 +114,14 @@ def _merged(scatter: Scatter, first: str, second: str) -> str:
 
 
 def _written(scatter: Scatter) -> list[str]:
-    """Merge the run that ends here into its place."""
+    """Merge the run that ends here into its index."""
     k = scatter.operand
     after = _merged(scatter, f"load{k}(p{k}, current)", "total")
     return ["if current >= 0:", f"    store{k}(p{k}, current, {after})"]
 
 
-def _place(kernel: KernelIR, scatter: Scatter, index: str) -> list[str]:
-    return _computed(kernel, scatter.place, index)
+def _index(kernel: KernelIR, scatter: Scatter, index: str) -> list[str]:
+    return _computed(kernel, scatter.flat_index, index)
 
 
 def _value(kernel: KernelIR, scatter: Scatter, index: str) -> list[str]:

@@ -52,12 +52,12 @@ def _element(kernel: KernelIR, index: str) -> list[str]:
         lines += [f"{p.value.name} = {p.value.dtype}({index})" for p in kernel.positions if p.axis == inner]
     lines += phase.element.lines
     for scatter in phase.scatters:
-        lines += [f"if {scatter.place} >= 0:", f"    {_merge(scatter)}"]
+        lines += [f"if {scatter.flat_index} >= 0:", f"    {_merge(scatter)}"]
     return lines
 
 
 def _merge(scatter: Scatter) -> str:
-    k, flat_index, value = scatter.operand, scatter.place, scatter.value
+    k, flat_index, value = scatter.operand, scatter.flat_index, scatter.value
     if scatter.fold == "last":
         return f"store{k}(p{k}, {flat_index}, {value})"
     before = f"load{k}(p{k}, {flat_index})"

@@ -44,8 +44,8 @@ STRIPS_PER_THREAD = 2  # strips of a thread at most: wide strips read memory bes
 def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> str:
     """The schedule for these extents and strides (in elements, per operand and axis): part of the kernel's key.
 
-    - "scatter": values merged at computed places by one thread
-    - "runs:" and units: places that do not decrease, of which each unit has those that begin among its elements
+    - "scatter": values merged at computed indices by one thread
+    - "runs:" and units: indices that do not decrease, of which each unit has those that begin among its elements
     - "map", or "map:" and the innermost strides that are literals in the code
     - "tiles": a map in blocks of two axes
     - "rows": one row after another
@@ -135,7 +135,7 @@ def _interleaves(kernel: KernelIR, columns: int) -> bool:
 
 
 def _scatter(kernel: KernelIR, extents: tuple[int, ...]) -> str:
-    """One unit, or several of ordered places, on which neither order nor result depend."""
+    """One unit, or several of ordered indices, on which neither order nor result depend."""
     if not kernel.folds_runs:
         return "scatter"
     units = 1

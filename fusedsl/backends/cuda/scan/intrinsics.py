@@ -95,7 +95,7 @@ class Scan:
         return [b.select(first, none, part) for none, part in zip(empty, moved)], inclusive
 
     def _rank(self, e: Emitter) -> ir.Value:
-        """The place of this lane in the order of the scan."""
+        """The number of this lane in the order of the scan."""
         lane = e.builder.and_(e.special_register("tid.x"), I32(self.lanes - 1))
         return e.builder.sub(I32(self.lanes - 1), lane) if self.reverse else lane
 
@@ -133,7 +133,7 @@ class Scan:
         return begins, self._take(e, arrays, self._at(e, I32(count), row))
 
     def _walk(self, e: Emitter, arrays: Sequence[ir.Value], count: int, before: State, row: ir.Value) -> None:
-        """One thread for each row goes through its totals and leaves what lies before each in its place."""
+        """One thread for each row replaces its totals by their exclusive prefixes."""
         state = before
         for k in range(count):
             pointer = self._at(e, I32(k), row)

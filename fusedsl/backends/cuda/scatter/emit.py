@@ -1,4 +1,4 @@
-"""Emits a scatter kernel: a thread loads its elements, computes places and values, and merges them by atomics."""
+"""Emits a scatter kernel: a thread loads its elements, computes indices and values, and merges them by atomics."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def emit_scatter(kernel: KernelIR, schedule: ScatterSchedule) -> str:
     else:
         _load(src, _tiles(src, schedule))
     for k, scatter in enumerate(kernel.scatters):
-        places, values = src.element(scatter.place), src.element(scatter.value)
+        flat_indices, values = src.element(scatter.flat_index), src.element(scatter.value)
         merge = src.bind(f"merge_{k}", _merge_of(kernel, scatter, schedule.width))
-        src.emit(merge(src.names.pointer(scatter.operand), places, values, "left"))
+        src.emit(merge(src.names.pointer(scatter.operand), flat_indices, values, "left"))
     return src.text(opening, "Load elements, compute where they go, merge them there.")
 
 
 def emit_ordered_scatter(kernel: KernelIR, schedule: OrderedScatterSchedule) -> str:
-    """The generated file of a scatter whose places do not decrease: runs are stored whole."""
+    """The generated file of a scatter whose indices do not decrease: runs are stored whole."""
     (scatter,) = kernel.scatters
     src = SourceBuilder(kernel)
     opening = header(kernel, f"an ordered scatter; each thread folds {schedule.elements} elements", "")
@@ -65,7 +65,7 @@ def emit_ordered_scatter(kernel: KernelIR, schedule: OrderedScatterSchedule) -> 
     runs = src.bind("runs", ordered_runs(kernel.operands[scatter.operand].dtype.name, scatter.fold, schedule.threads))
     fold, finish = src.bind("fold", fold_runs(runs, TILE)), src.bind("finish", finish_runs(runs))
     pointer, blocks = src.names.pointer(scatter.operand), grid_dim()
-    src.emit(fold(pointer, src.element(scatter.place), src.element(scatter.value), "left", "workspace"))
+    src.emit(fold(pointer, src.element(scatter.flat_index), src.element(scatter.value), "left", "workspace"))
     with src.if_(is_last_block("semaphores", "0", blocks)):
         src.emit(finish(pointer, "workspace", blocks))
     return src.text(opening, "Fold runs of one place; the last block folds those that several blocks share.")
@@ -86,7 +86,7 @@ def emit_private_scatter(kernel: KernelIR, schedule: PrivateScatterSchedule) -> 
     merge = src.bind("merge", merge_into_bins(bins_of_block, TILE))
     with _turns(src, schedule, "first < count"):
         _load(src, elements)
-        src.emit(merge(src.element(scatter.place), src.element(scatter.value), "left"))
+        src.emit(merge(src.element(scatter.flat_index), src.element(scatter.value), "left"))
     src.emit(flush(src.names.pointer(scatter.operand)))
     return src.text(opening, "Merge elements into bins of the block, then these into the array.")
 
@@ -107,7 +107,7 @@ def emit_private_sums(kernel: KernelIR, schedule: PrivateSumSchedule) -> str:
     pointer, index = src.names.pointer(scatter.operand), kernel.index
     with _turns(src, schedule, f"{index}(first - {index}({thread_idx()})) < count"):  # alike for all threads
         _load(src, elements)
-        src.emit(merge(pointer, src.element(scatter.place), src.element(scatter.value), "left"))
+        src.emit(merge(pointer, src.element(scatter.flat_index), src.element(scatter.value), "left"))
     src.emit(flush(pointer))
     return src.text(opening, "Add elements to words of the block, then these to the words in memory.")
 
@@ -139,13 +139,13 @@ def _merge_of(kernel: KernelIR, scatter: Scatter, width: int) -> Binding[Functio
 
 
 def _load(src: SourceBuilder, elements: MultiAxisIndex) -> None:
-    """Load elements, and compute their places and values."""
+    """Load elements, and compute their indices and values."""
     elements.load_tile()
     _compute(src, 1, f"{elements.index}(count - first)")
 
 
 def _compute(src: SourceBuilder, width: int, left: str) -> None:
-    """Places and values of a tile, of which so many elements are left."""
+    """Indices and values of a tile, of which so many elements are left."""
     lines = [p.value.name for p in src.kernel.positions] if width > 1 else []
     src.map_body("body", rewritten(src.kernel, src.kernel.phases[0]), width, lines)
     src.assign("left", left)

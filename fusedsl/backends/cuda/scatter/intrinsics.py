@@ -1,4 +1,4 @@
-"""Intrinsics of scatters: atomics that merge a tile's elements at computed places; no order changes their result."""
+"""Intrinsics of scatters: atomics that merge a tile's elements at computed indices; no order changes their result."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ QUIET_NAN = {32: 0x7FC00000, 64: 0x7FF8 << 48}  # larger than every number, as a
 
 
 def merge_tile(tile: Tile, name: str, fold: str) -> Callable:
-    """`merge(address, places, values, left)`: merge each element of which so many are left; negative places none."""
+    """`merge(address, indices, values, left)`: merge each element of which so many are left; negative indices none."""
     kind = dtype(name)
 
     @emitted(types.void)
-    def emit(e, address, places, values, left, *, kinds):
+    def emit(e, address, indices, values, left, *, kinds):
         b = e.builder
-        own = tile.widened(e, INT64, places, kinds[1], types.int64)
+        own = tile.widened(e, INT64, indices, kinds[1], types.int64)
         given = tile.widened(e, kind, values, kinds[2], _held(kind))
-        for number, (place, value) in enumerate(zip(own, given)):
+        for number, (index, value) in enumerate(zip(own, given)):
             there = b.icmp_signed("<", tile.offset_of(e, number, left.type), left)
-            wanted = b.and_(there, b.icmp_signed(">=", place, I64(0)))
+            wanted = b.and_(there, b.icmp_signed(">=", index, I64(0)))
             with b.if_then(wanted):
-                merge(e, kind, fold, b.add(address, b.mul(place, I64(kind.itemsize))), value)
+                merge(e, kind, fold, b.add(address, b.mul(index, I64(kind.itemsize))), value)
 
     return emit
 

@@ -1,4 +1,4 @@
-"""Intrinsics of scatters whose places do not decrease: runs are folded in order, and stored once, without atomics.
+"""Intrinsics of scatters whose indices do not decrease: runs are folded in order, and stored once, without atomics.
 
 A run between two others of a thread's elements is stored by the thread. The first and the last one may go on outside of
 it: a warp folds them, and leaves its own first and last run as records, which a warp folds for its block, and the last
@@ -21,7 +21,7 @@ from ..tile.tile import Tile
 from .intrinsics import QUIET_NAN
 from .runs import LANES, Run, join_of, runs
 
-RECORD, PLACE = 16, 8  # bytes of a record in global memory; where its place is
+RECORD, INDEX = 16, 8  # bytes of a record in global memory; where its index is
 AT_ONCE = 8  # records that a thread of the last block loads at once
 RECORDS = 2  # of a window, a block or a thread: its first and its last run
 
@@ -67,7 +67,7 @@ class OrderedRuns:
     def store(self, e: Emitter, address: ir.Value, run: Run) -> None:
         """Join a whole run with its element of the array: no other thread writes there."""
         b = e.builder
-        at = b.add(address, b.mul(b.zext(run.place, I64), I64(self.kind.itemsize)))
+        at = b.add(address, b.mul(b.zext(run.index, I64), I64(self.kind.itemsize)))
         pointer = b.inttoptr(at, self.word.as_pointer(GLOBAL))
         b.store(self.join(e, b.load(pointer), run.total), pointer)
 
@@ -84,9 +84,9 @@ def ordered_runs(name: str, fold: str, threads: int) -> OrderedRuns:
 
 @dataclass(frozen=True)
 class SharedRecords:
-    """Records of a block in shared memory: places, and what their runs hold."""
+    """Records of a block in shared memory: indices, and what their runs hold."""
 
-    places: ir.Value
+    indices: ir.Value
     totals: ir.Value
     count: int
 
@@ -94,56 +94,56 @@ class SharedRecords:
     def of_block(cls, e: Emitter, rule: OrderedRuns, count: int) -> SharedRecords:
         return cls(e.shared_array(I32, count), e.shared_array(rule.word, count), count)
 
-    def put(self, e: Emitter, number: ir.Value, place: ir.Value, total: ir.Value) -> None:
-        e.builder.store(place, e.builder.gep(self.places, [number]))
+    def put(self, e: Emitter, number: ir.Value, index: ir.Value, total: ir.Value) -> None:
+        e.builder.store(index, e.builder.gep(self.indices, [number]))
         e.builder.store(total, e.builder.gep(self.totals, [number]))
 
     def of_lane(self, e: Emitter, rule: OrderedRuns) -> tuple[list[ir.Value], list[ir.Value]]:
-        """The neighbouring records that each lane of a warp has: places, and what the runs hold.
+        """The neighbouring records that each lane of a warp has: indices, and what the runs hold.
 
         Lanes beyond the last one add nothing to its run.
         """
         b, each = e.builder, -(-self.count // WARP)
         first = b.mul(b.and_(e.special_register("tid.x"), I32(LANES)), I32(each))
-        places, totals = [], []
+        indices, totals = [], []
         for k in range(each):
             number = b.add(first, I32(k))
             there = b.icmp_unsigned("<", number, I32(self.count))
             number = b.select(there, number, I32(self.count - 1))
-            places.append(b.load(b.gep(self.places, [number])))
+            indices.append(b.load(b.gep(self.indices, [number])))
             total = b.load(b.gep(self.totals, [number]))
             totals.append(b.select(there, total, rule.nothing_beside(total)))
-        return places, totals
+        return indices, totals
 
 
-Leave = Callable[[ir.Value | int, ir.Value, ir.Value], None]  # number of a record, place, total
+Leave = Callable[[ir.Value | int, ir.Value, ir.Value], None]  # number of a record, index, total
 
 
 def _settle(e: Emitter, rule: OrderedRuns, address: ir.Value, found: Sequence[Run], leave: Leave) -> None:
     """Store the runs of a warp that are whole; leave its first and its last one as two records."""
     b = e.builder
-    first = shuffle(e, "idx", found[0].place, 0, WARP)
-    last = shuffle(e, "idx", found[-1].place, LANES, WARP)
+    first = shuffle(e, "idx", found[0].index, 0, WARP)
+    last = shuffle(e, "idx", found[-1].index, LANES, WARP)
     for run in found:
-        is_first, is_last = (b.icmp_signed("==", run.place, place) for place in (first, last))
+        is_first, is_last = (b.icmp_signed("==", run.index, index) for index in (first, last))
         with run.ended(e), b.if_else(is_first) as (then, otherwise):
             with then:
-                leave(0, run.place, run.total)
+                leave(0, run.index, run.total)
                 with b.if_then(is_last):
-                    leave(1, run.place, rule.nothing_beside(run.total))
+                    leave(1, run.index, rule.nothing_beside(run.total))
             with otherwise, b.if_else(is_last) as (then, otherwise):
                 with then:
-                    leave(1, run.place, run.total)
+                    leave(1, run.index, run.total)
                 with otherwise:
                     rule.store(e, address, run)
     lane = b.and_(e.special_register("tid.x"), I32(LANES))
-    for number, place, own in ((0, first, I32(0)), (1, last, I32(LANES))):
-        with b.if_then(b.and_(b.icmp_signed("<", place, I32(0)), b.icmp_signed("==", lane, own))):
-            leave(number, place, rule.nothing)
+    for number, index, own in ((0, first, I32(0)), (1, last, I32(LANES))):
+        with b.if_then(b.and_(b.icmp_signed("<", index, I32(0)), b.icmp_signed("==", lane, own))):
+            leave(number, index, rule.nothing)
 
 
 def fold_runs(rule: OrderedRuns, tile: Tile) -> Callable:
-    """`fold(address, places, values, left, records)`: fold as many elements as are left; negative places are none.
+    """`fold(address, indices, values, left, records)`: fold as many elements as are left; negative indices are none.
 
     All threads of a block take part. It leaves two records of `records`. A window has the neighbours that each thread
     of a warp has: all of a tile whose vectors follow one another, else those of one vector.
@@ -154,9 +154,9 @@ def fold_runs(rule: OrderedRuns, tile: Tile) -> Callable:
 
     @emitted(types.void, 5)
     def emit(e, *given, kinds):
-        address, places, values, left, records = given
+        address, indices, values, left, records = given
         b = e.builder
-        own = _places(e, tile, tile.widened(e, INT64, places, kinds[1], types.int64), left)
+        own = _valid_indices(e, tile, tile.widened(e, INT64, indices, kinds[1], types.int64), left)
         held = [rule.held(e, v) for v in tile.widened(e, kind, values, kinds[2], numba_type(kind.name))]
         shared = SharedRecords.of_block(e, rule, RECORDS * windows * warps)
         warp = b.lshr(e.special_register("tid.x"), I32(WARP.bit_length() - 1))
@@ -173,10 +173,10 @@ def fold_runs(rule: OrderedRuns, tile: Tile) -> Callable:
     return emit
 
 
-def _places(e: Emitter, tile: Tile, places: Sequence[ir.Value], left: ir.Value) -> list[ir.Value]:
-    """Places in 32 bits, negative for none; where fewer elements are left than a tile has, for those beyond it."""
+def _valid_indices(e: Emitter, tile: Tile, indices: Sequence[ir.Value], left: ir.Value) -> list[ir.Value]:
+    """Indices in 32 bits, negative for none; where fewer elements are left than a tile has, for those beyond it."""
     b = e.builder
-    narrow = [b.trunc(place, I32) for place in places]
+    narrow = [b.trunc(index, I32) for index in indices]
     offsets = [
         b.add(tile.offset_of(e, vector, left.type), left.type(k))
         for vector in range(tile.vectors)
@@ -184,19 +184,19 @@ def _places(e: Emitter, tile: Tile, places: Sequence[ir.Value], left: ir.Value) 
     ]
 
     def some() -> list[ir.Value]:
-        return [b.select(b.icmp_signed("<", k, left), place, I32(-1)) for k, place in zip(offsets, narrow)]
+        return [b.select(b.icmp_signed("<", k, left), index, I32(-1)) for k, index in zip(offsets, narrow)]
 
     return when(e, b.icmp_signed(">=", offsets[-1], left), narrow, some)
 
 
 def _ends(
-    e: Emitter, rule: OrderedRuns, address: ir.Value, places: list[ir.Value], values: list[ir.Value]
+    e: Emitter, rule: OrderedRuns, address: ir.Value, indices: list[ir.Value], values: list[ir.Value]
 ) -> tuple[list[ir.Value], list[ir.Value]]:
-    """(places, totals) of the first and the last run of a thread's neighbours; the runs between them are stored."""
+    """(indices, totals) of the first and the last run of a thread's neighbours; the runs between them are stored."""
     b = e.builder
-    if len(places) == 1:
-        return places, values
-    same = [b.icmp_signed("==", x, y) for x, y in pairwise(places)]
+    if len(indices) == 1:
+        return indices, values
+    same = [b.icmp_signed("==", x, y) for x, y in pairwise(indices)]
     head, totals, alone, between = values[0], [values[0]], I1(1), I1(0)
     for value, joins in zip(values[1:], same):
         between = b.or_(between, b.not_(b.or_(joins, alone)))
@@ -204,25 +204,25 @@ def _ends(
         head = b.select(alone, rule.join(e, head, value), head)
         totals.append(b.select(joins, rule.join(e, totals[-1], value), value))
     with b.if_then(between):
-        for place, total, joins in zip(places[1:-1], totals[1:-1], same[1:]):
-            is_whole = b.and_(b.icmp_signed("!=", place, places[0]), b.not_(joins))
-            with Run(place, total, is_whole).ended(e):
-                rule.store(e, address, Run(place, total, is_whole))
-    return [places[0], places[-1]], [head, b.select(alone, rule.nothing_beside(head), totals[-1])]
+        for index, total, joins in zip(indices[1:-1], totals[1:-1], same[1:]):
+            is_whole = b.and_(b.icmp_signed("!=", index, indices[0]), b.not_(joins))
+            with Run(index, total, is_whole).ended(e):
+                rule.store(e, address, Run(index, total, is_whole))
+    return [indices[0], indices[-1]], [head, b.select(alone, rule.nothing_beside(head), totals[-1])]
 
 
 def _into_shared(e: Emitter, shared: SharedRecords, number: ir.Value) -> Leave:
-    def leave(which: int, place: ir.Value, total: ir.Value) -> None:
-        shared.put(e, e.builder.add(number, I32(which)), place, total)
+    def leave(which: int, index: ir.Value, total: ir.Value) -> None:
+        shared.put(e, e.builder.add(number, I32(which)), index, total)
 
     return leave
 
 
 def _into_memory(e: Emitter, records: ir.Value, number: ir.Value) -> Leave:
-    def leave(which: int, place: ir.Value, total: ir.Value) -> None:
+    def leave(which: int, index: ir.Value, total: ir.Value) -> None:
         at = _record(e, records, e.builder.add(number, I64(which)))
         st_global(e, at, total)
-        st_global(e, e.builder.add(at, I64(PLACE)), place)
+        st_global(e, e.builder.add(at, I64(INDEX)), index)
 
     return leave
 
@@ -240,12 +240,12 @@ def finish_runs(e, address, records, blocks, *, rule: OrderedRuns):
     first = b.mul(thread, each)
     end = b.add(first, each)
     end = b.select(b.icmp_signed("<", end, count), end, count)
-    passed, place, total = _fold_records(e, rule, address, records, first, end)
+    passed, index, total = _fold_records(e, rule, address, records, first, end)
     shared = SharedRecords.of_block(e, rule, RECORDS * rule.threads)
     number = b.mul(thread, I32(RECORDS))
     several, begun, whole = passed
-    shared.put(e, number, b.select(several, begun, place), b.select(several, whole, total))
-    shared.put(e, b.add(number, I32(1)), place, b.select(several, total, rule.nothing_beside(total)))
+    shared.put(e, number, b.select(several, begun, index), b.select(several, whole, total))
+    shared.put(e, b.add(number, I32(1)), index, b.select(several, total, rule.nothing_beside(total)))
     e.barrier()
     with b.if_then(b.icmp_unsigned("<", thread, I32(WARP))):
         for run in runs(e, *shared.of_lane(e, rule), rule.join):
@@ -256,35 +256,35 @@ def finish_runs(e, address, records, blocks, *, rule: OrderedRuns):
 def _fold_records(
     e: Emitter, rule: OrderedRuns, address: ir.Value, records: ir.Value, first: ir.Value, end: ir.Value
 ) -> tuple[list[ir.Value], ir.Value, ir.Value]:
-    """Fold a thread's records: (whether they are several runs, the place and total of the first), those of the last.
+    """Fold a thread's records: (whether they are several runs, the index and total of the first), those of the last.
 
     What lies between the first and the last run is stored.
     """
     b = e.builder
     start = [first, I1(1), I1(0), I32(-1), rule.nothing, I32(-1), rule.nothing]
     with looped(e, start, lambda number, *_: b.icmp_signed("<", number, end)) as (state, following):
-        number, fresh, several, begun, whole, place, total = state
+        number, fresh, several, begun, whole, index, total = state
         loaded = [_load_record(e, rule, records, b.add(number, I32(k)), end) for k in range(AT_ONCE)]
-        for valid, next_place, value in loaded:
-            same = b.icmp_signed("==", next_place, place)
+        for valid, next_index, value in loaded:
+            same = b.icmp_signed("==", next_index, index)
             breaks = b.and_(b.and_(valid, b.not_(same)), b.not_(fresh))
-            with b.if_then(b.and_(b.and_(breaks, several), b.icmp_signed(">=", place, I32(0)))):
-                rule.store(e, address, Run(place, total, I1(1)))
+            with b.if_then(b.and_(b.and_(breaks, several), b.icmp_signed(">=", index, I32(0)))):
+                rule.store(e, address, Run(index, total, I1(1)))
             opens = b.and_(breaks, b.not_(several))
-            begun, whole = b.select(opens, place, begun), b.select(opens, total, whole)
+            begun, whole = b.select(opens, index, begun), b.select(opens, total, whole)
             joined = b.select(b.or_(fresh, b.not_(same)), value, rule.join(e, total, value))
-            place, total = b.select(valid, next_place, place), b.select(valid, joined, total)
+            index, total = b.select(valid, next_index, index), b.select(valid, joined, total)
             several, fresh = b.or_(several, breaks), b.and_(fresh, b.not_(valid))
-        following += [b.add(number, I32(AT_ONCE)), fresh, several, begun, whole, place, total]
-    _, _, several, begun, whole, place, total = state
-    return [several, begun, whole], place, total
+        following += [b.add(number, I32(AT_ONCE)), fresh, several, begun, whole, index, total]
+    _, _, several, begun, whole, index, total = state
+    return [several, begun, whole], index, total
 
 
 def _load_record(
     e: Emitter, rule: OrderedRuns, records: ir.Value, number: ir.Value, end: ir.Value
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """(whether it is there, place, total) of a record; of the last one, where it is not."""
+    """(whether it is there, index, total) of a record; of the last one, where it is not."""
     b = e.builder
     valid = b.icmp_signed("<", number, end)
     at = _record(e, records, b.zext(b.select(valid, number, b.sub(end, I32(1))), I64))
-    return valid, ld_relaxed(e, b.add(at, I64(PLACE)), I32), ld_relaxed(e, at, rule.word)
+    return valid, ld_relaxed(e, b.add(at, I64(INDEX)), I32), ld_relaxed(e, at, rule.word)

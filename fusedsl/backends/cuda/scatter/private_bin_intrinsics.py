@@ -1,4 +1,4 @@
-"""Intrinsics of scatters to few places: bins of a block in shared memory, and their merge into the array.
+"""Intrinsics of scatters to few indices: bins of a block in shared memory, and their merge into the array.
 
 Privatization (Gómez-Luna et al. 2013; CUB: DeviceHistogram): a block merges its elements into bins of its own, of which
 neighbouring threads have copies in neighbouring banks, and then every bin once into memory. Shared memory has native
@@ -55,10 +55,10 @@ class PrivateBins:
     def identity(self) -> ir.Constant:
         return I32(IDENTITIES[self.fold, self.kind.kind])
 
-    def address(self, e: Emitter, room: ir.Value, place: ir.Value, copy: ir.Value) -> ir.Value:
+    def address(self, e: Emitter, room: ir.Value, index: ir.Value, copy: ir.Value) -> ir.Value:
         """The 32-bit address of a copy's first word."""
         b = e.builder
-        return b.add(room, b.mul(b.add(b.mul(place, I32(self.copies)), copy), I32(WORD)))
+        return b.add(room, b.mul(b.add(b.mul(index, I32(self.copies)), copy), I32(WORD)))
 
     def own_copy(self, e: Emitter) -> ir.Value:
         """Which copy a thread merges into."""
@@ -81,17 +81,17 @@ def clear_bins(e, *, bins: PrivateBins):
 
 
 def merge_into_bins(bins: PrivateBins, tile: Tile) -> Callable:
-    """`merge(places, values, left)`: merge each element of which so many are left; negative places none."""
+    """`merge(indices, values, left)`: merge each element of which so many are left; negative indices none."""
 
     @emitted(types.void)
-    def emit(e, places, values, left, *, kinds):
+    def emit(e, indices, values, left, *, kinds):
         b, room, copy = e.builder, e.dynamic_shared(), bins.own_copy(e)
-        own = tile.widened(e, INT64, places, kinds[0], types.int64)
+        own = tile.widened(e, INT64, indices, kinds[0], types.int64)
         given = tile.widened(e, bins.kind, values, kinds[1], numba_type(bins.kind.name))
-        for number, (place, value) in enumerate(zip(own, given)):
+        for number, (index, value) in enumerate(zip(own, given)):
             there = b.icmp_signed("<", tile.offset_of(e, number, left.type), left)
-            with b.if_then(b.and_(there, b.icmp_signed(">=", place, I64(0)))):
-                merge_bin(e, bins, bins.address(e, room, b.trunc(place, I32), copy), value)
+            with b.if_then(b.and_(there, b.icmp_signed(">=", index, I64(0)))):
+                merge_bin(e, bins, bins.address(e, room, b.trunc(index, I32), copy), value)
 
     return emit
 
@@ -123,10 +123,10 @@ def flush_bins(e, address, *, bins: PrivateBins):
     """`flush(address)`: merge the copies of each bin, by neighbouring threads, and what they hold into the array."""
     b, size = e.builder, bins.kind.itemsize
     e.barrier()
-    with bin_of_copies(e, bins) as (place, held, wanted), b.if_then(wanted):
+    with bin_of_copies(e, bins) as (index, held, wanted), b.if_then(wanted):
         total = b.mul(held, held.type(bins.unit)) if bins.unit else held
         total = b.bitcast(total, F32) if bins.kind.kind == "f" else total
-        at = b.add(address, b.mul(b.zext(place, I64), I64(size)))
+        at = b.add(address, b.mul(b.zext(index, I64), I64(size)))
         merge(e, bins.kind, bins.fold, at, total)
 
 

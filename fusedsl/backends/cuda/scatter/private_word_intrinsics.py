@@ -1,7 +1,7 @@
-"""Intrinsics of float sums at few places: a block has the words of a few chunks in shared memory, and merges them.
+"""Intrinsics of float sums at few indices: a block has the words of a few chunks in shared memory, and merges them.
 
 Most values fall in a few chunks of a superaccumulator. A block has those beside the largest value that it meets first,
-for all places; what falls in others is added in memory. Integers are added, so that neither this choice nor any order
+for all indices; what falls in others is added in memory. Integers are added, so that neither this choice nor any order
 changes a bit.
 """
 
@@ -18,7 +18,7 @@ from ..tile.shuffle import WARP, shuffle
 from ..tile.tile import Tile
 from .intrinsics import merge
 from .private_bin_intrinsics import WORD, PrivateBins, bin_of_copies, load_word, merge_bin, store_word
-from .runs import place_or_none
+from .runs import index_or_none
 from .superaccumulator import terms, word_address
 
 NONE = -1  # the first chunk of a block that has not met a value
@@ -27,11 +27,11 @@ FAR = 1 << 16  # instead of it: no chunk is beside this one
 
 @dataclass(frozen=True)
 class PrivateWords:
-    """`chunks` neighbouring chunks of each of `bins` places, as bins of a 64-bit sum."""
+    """`chunks` neighbouring chunks of each of `bins` indices, as bins of a 64-bit sum."""
 
     accumulator: Superaccumulator
     chunks: int
-    places: int
+    indices: int
     table: PrivateBins
 
     def first_chunk(self, e: Emitter) -> ir.Value:
@@ -39,10 +39,10 @@ class PrivateWords:
         return e.builder.add(e.dynamic_shared(), I32(WORD * self.table.words))
 
 
-def private_words(name: str, fold: str, chunks: int, places: int, copies: int, threads: int) -> PrivateWords:
+def private_words(name: str, fold: str, chunks: int, indices: int, copies: int, threads: int) -> PrivateWords:
     """The words of a block for sums of floats of this dtype."""
-    table = PrivateBins(INT64, "sum", chunks * places, copies, threads, 0)
-    return PrivateWords(SUPERACCUMULATORS[fold][dtype(name)], chunks, places, table)
+    table = PrivateBins(INT64, "sum", chunks * indices, copies, threads, 0)
+    return PrivateWords(SUPERACCUMULATORS[fold][dtype(name)], chunks, indices, table)
 
 
 @emitted(types.void)
@@ -57,37 +57,37 @@ def clear_words(e, *, words: PrivateWords):
 
 
 def merge_into_words(words: PrivateWords, tile: Tile) -> Callable:
-    """`merge(address, places, values, left)`: add each element of which so many are left; negative places none.
+    """`merge(address, indices, values, left)`: add each element of which so many are left; negative indices none.
 
     All threads of a warp take part.
     """
     accumulator, table = words.accumulator, words.table
 
     @emitted(types.void)
-    def emit(e, address, places, values, left, *, kinds):
+    def emit(e, address, indices, values, left, *, kinds):
         b, room, copy = e.builder, e.dynamic_shared(), table.own_copy(e)
-        own = tile.widened(e, INT64, places, kinds[1], types.int64)
+        own = tile.widened(e, INT64, indices, kinds[1], types.int64)
         given = tile.widened(e, accumulator.dtype, values, kinds[2], numba_type(accumulator.dtype.name))
         there = [b.icmp_signed("<", tile.offset_of(e, k, left.type), left) for k in range(tile.vectors)]
-        where = [place_or_none(e, place, valid) for place, valid in zip(own, there)]
+        where = [index_or_none(e, index, valid) for index, valid in zip(own, there)]
         added = [terms(e, accumulator, value) for value in given]
         first = _first_chunk(e, words, where, [parts[0][0] for parts in added])
-        for place, parts in zip(where, added):
-            with b.if_then(b.icmp_signed(">=", place, I32(0))):
+        for index, parts in zip(where, added):
+            with b.if_then(b.icmp_signed(">=", index, I32(0))):
                 for chunk, word in parts:
                     with b.if_then(b.icmp_unsigned("!=", word, I64(0))):
                         near = b.sub(chunk, first)
                         with b.if_else(b.icmp_unsigned("<", near, I32(words.chunks))) as (inside, outside):
                             with inside:
-                                bin_ = b.add(b.mul(near, I32(words.places)), place)
+                                bin_ = b.add(b.mul(near, I32(words.indices)), index)
                                 merge_bin(e, table, table.address(e, room, bin_, copy), word)
                             with outside:
-                                merge(e, INT64, "sum", word_address(e, accumulator, address, place, chunk), word)
+                                merge(e, INT64, "sum", word_address(e, accumulator, address, index, chunk), word)
 
     return emit
 
 
-def _first_chunk(e: Emitter, words: PrivateWords, places: list[ir.Value], chunks: list[ir.Value]) -> ir.Value:
+def _first_chunk(e: Emitter, words: PrivateWords, indices: list[ir.Value], chunks: list[ir.Value]) -> ir.Value:
     """The first chunk of a block: the first warp that has a value decides. Its largest is in the last chunk but one, if
     there are several.
     """
@@ -96,8 +96,8 @@ def _first_chunk(e: Emitter, words: PrivateWords, places: list[ir.Value], chunks
 
     def chosen() -> list[ir.Value]:
         largest = I32(NONE)
-        for place, chunk in zip(places, chunks):
-            wanted = b.and_(b.icmp_signed(">=", place, I32(0)), b.icmp_signed(">", chunk, largest))
+        for index, chunk in zip(indices, chunks):
+            wanted = b.and_(b.icmp_signed(">=", index, I32(0)), b.icmp_signed(">", chunk, largest))
             largest = b.select(wanted, chunk, largest)
         for distance in (16, 8, 4, 2, 1):
             other = shuffle(e, "bfly", largest, distance, WARP)
@@ -121,7 +121,7 @@ def flush_words(e, address, *, words: PrivateWords):
     e.barrier()
     first = load_word(e, words.first_chunk(e))
     with bin_of_copies(e, table) as (bin_, total, wanted), b.if_then(wanted):
-        chunk = b.udiv(bin_, I32(words.places))
-        place = b.sub(bin_, b.mul(chunk, I32(words.places)))
-        at = word_address(e, words.accumulator, address, place, b.add(first, chunk))
+        chunk = b.udiv(bin_, I32(words.indices))
+        index = b.sub(bin_, b.mul(chunk, I32(words.indices)))
+        at = word_address(e, words.accumulator, address, index, b.add(first, chunk))
         merge(e, INT64, "sum", at, total)

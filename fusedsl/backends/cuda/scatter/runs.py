@@ -1,7 +1,7 @@
-"""Runs: neighbouring elements of one place are merged in registers, and once into memory.
+"""Runs: neighbouring elements of one index are merged in registers, and once into memory.
 
 The elements of a warp are neighbours. A segmented scan (Blelloch 1990) merges those of each run, and where a run ends
-an atomic merges it into the array. So sorted places take few atomics, and equal ones do not wait for each other.
+an atomic merges it into the array. So sorted indices take few atomics, and equal ones do not wait for each other.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Join = Callable[[Emitter, ir.Value, ir.Value], ir.Value]
 
 @dataclass(frozen=True)
 class Run:
-    """The run that an element is in: its place, negative for none, what it holds so far, and whether it ends there."""
+    """The run that an element is in: its index, negative for none, what it holds so far, and whether it ends there."""
 
-    place: ir.Value
+    index: ir.Value
     total: ir.Value
     ends: ir.Value
 
     @contextmanager
     def ended(self, e: Emitter) -> Iterator[None]:
-        """What is done where the run ends, if it has a place."""
-        with e.builder.if_then(e.builder.and_(self.ends, e.builder.icmp_signed(">=", self.place, I32(0)))):
+        """What is done where the run ends, if it has an index."""
+        with e.builder.if_then(e.builder.and_(self.ends, e.builder.icmp_signed(">=", self.index, I32(0)))):
             yield
 
 
 def merge_equal_places(tile: Tile, name: str, fold: str) -> Callable:
-    """`merge(address, places, values, left)`: merge each element of which so many are left; negative places none.
+    """`merge(address, indices, values, left)`: merge each element of which so many are left; negative indices none.
 
     All threads of a warp take part.
     """
@@ -46,9 +46,9 @@ def merge_equal_places(tile: Tile, name: str, fold: str) -> Callable:
     word = ir.IntType(kind.bits)
 
     @emitted(types.void)
-    def emit(e, address, places, values, left, *, kinds):
+    def emit(e, address, indices, values, left, *, kinds):
         b = e.builder
-        own = tile.widened(e, INT64, places, kinds[1], types.int64)
+        own = tile.widened(e, INT64, indices, kinds[1], types.int64)
         given = tile.widened(e, kind, values, kinds[2], numba_type(name))
         number = given[0].type
         if ordered:  # by their bits, of which those of NaN are the largest
@@ -57,8 +57,8 @@ def merge_equal_places(tile: Tile, name: str, fold: str) -> Callable:
         for run in tile_runs(e, tile, own, given, left, join_of(kind, fold)):
             with run.ended(e):
                 total = b.bitcast(run.total, number) if ordered else run.total
-                place = b.mul(b.zext(run.place, I64), I64(kind.itemsize))
-                merge(e, kind, fold, b.add(address, place), total)
+                index = b.mul(b.zext(run.index, I64), I64(kind.itemsize))
+                merge(e, kind, fold, b.add(address, index), total)
 
     return emit
 
@@ -80,19 +80,19 @@ def join_of(kind: DType, fold: str) -> Join:
 
 
 def thread_runs(
-    e: Emitter, tile: Tile, places: Sequence[ir.Value], values: Sequence[ir.Value], left: ir.Value, join: Join
+    e: Emitter, tile: Tile, indices: Sequence[ir.Value], values: Sequence[ir.Value], left: ir.Value, join: Join
 ) -> Iterator[Run]:
     """The runs of a thread's own elements, of which so many are left: those of one column, where lanes have columns."""
     b = e.builder
-    there = [b.icmp_signed("<", tile.offset_of(e, number, left.type), left) for number in range(len(places))]
-    where = [place_or_none(e, place, valid) for place, valid in zip(places, there)]
+    there = [b.icmp_signed("<", tile.offset_of(e, number, left.type), left) for number in range(len(indices))]
+    where = [index_or_none(e, index, valid) for index, valid in zip(indices, there)]
     same = [b.icmp_signed("==", x, y) for x, y in pairwise(where)]
     ends = [*(b.not_(equal) for equal in same), I1(1)]
     yield from (Run(*run) for run in zip(where, _joined(e, values, same, join), ends))
 
 
 def tile_runs(
-    e: Emitter, tile: Tile, places: Sequence[ir.Value], values: Sequence[ir.Value], left: ir.Value, join: Join
+    e: Emitter, tile: Tile, indices: Sequence[ir.Value], values: Sequence[ir.Value], left: ir.Value, join: Join
 ) -> Iterator[Run]:
     """The runs of a tile's elements, of which so many are left."""
     b = e.builder
@@ -100,23 +100,23 @@ def tile_runs(
         begin = tile.offset_of(e, vector, left.type)
         part = range(vector * tile.width, (vector + 1) * tile.width)
         there = [b.icmp_signed("<", b.add(begin, left.type(k)), left) for k in range(tile.width)]
-        where = [place_or_none(e, places[k], valid) for k, valid in zip(part, there)]
+        where = [index_or_none(e, indices[k], valid) for k, valid in zip(part, there)]
         yield from runs(e, where, [values[k] for k in part], join)
 
 
-def place_or_none(e: Emitter, place: ir.Value, valid: ir.Value) -> ir.Value:
-    """A place in 32 bits, which hold all of them; -1 for none."""
+def index_or_none(e: Emitter, index: ir.Value, valid: ir.Value) -> ir.Value:
+    """An index in 32 bits, which hold all of them; -1 for none."""
     b = e.builder
-    wanted = b.and_(valid, b.icmp_signed(">=", place, I64(0)))
-    return b.select(wanted, b.trunc(place, I32), I32(-1))
+    wanted = b.and_(valid, b.icmp_signed(">=", index, I64(0)))
+    return b.select(wanted, b.trunc(index, I32), I32(-1))
 
 
-def runs(e: Emitter, places: Sequence[ir.Value], values: Sequence[ir.Value], join: Join) -> list[Run]:
+def runs(e: Emitter, indices: Sequence[ir.Value], values: Sequence[ir.Value], join: Join) -> list[Run]:
     """The runs of a warp's elements, of which each lane has some neighbours; `join` merges what they hold, in order."""
     b = e.builder
     lane = b.and_(e.special_register("tid.x"), I32(LANES))
-    same = [b.icmp_signed("==", x, y) for x, y in pairwise(places)]
-    joins = b.icmp_signed("==", shuffle(e, "up", places[-1], 1), places[0])
+    same = [b.icmp_signed("==", x, y) for x, y in pairwise(indices)]
+    joins = b.icmp_signed("==", shuffle(e, "up", indices[-1], 1), indices[0])
     joins = b.and_(joins, b.icmp_signed("!=", lane, I32(0)))
     whole = I1(1)
     for equal in same:
@@ -133,7 +133,7 @@ def runs(e: Emitter, places: Sequence[ir.Value], values: Sequence[ir.Value], joi
     totals = _joined(e, [b.select(joins, join(e, before, values[0]), values[0]), *values[1:]], same, join)
     following = b.lshr(b.lshr(ballot_bits(e, joins), I32(1)), lane)
     ends = [*(b.not_(equal) for equal in same), b.not_(b.trunc(following, I1))]
-    return [Run(*run) for run in zip(places, totals, ends)]
+    return [Run(*run) for run in zip(indices, totals, ends)]
 
 
 def _joined(e: Emitter, values: Sequence[ir.Value], same: Sequence[ir.Value], join: Join) -> list[ir.Value]:

@@ -1,4 +1,4 @@
-"""Scatter schedules: threads merge a few elements each by atomics; into few places by way of bins of their block."""
+"""Scatter schedules: threads merge a few elements each by atomics; into few elements by way of bins of their block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ELEMENTS = 4  # of a thread: their loads are in flight together
 MOST_NEEDED = 64  # registers a thread, by estimate, beyond which it gets fewer elements
 PRIVATE_THREADS = 512  # of a block with bins: they share them
 MOST_COPIES = 32  # of a bin: one for each bank of shared memory
-FOLDING = 24  # registers of a thread that folds runs in order, beside its values and their places
+FOLDING = 24  # registers of a thread that folds runs in order, beside its values and their indices
 WORTH_BINS = 8  # elements for each bin from which on a block has bins of its own
 NEAR_CHUNKS = 3  # of a superaccumulator that a block has words of: those beside the largest value that it meets first
 FIRST_CHUNK = 16  # bytes that say which these are
@@ -52,7 +52,7 @@ class ScatterSchedule(Schedule):
 
 @dataclass(frozen=True)
 class OrderedScatterSchedule(ScatterSchedule):
-    """Places do not decrease: warps fold runs and store them, blocks leave their first and their last run as records,
+    """Indices do not decrease: warps fold runs and store them, blocks leave their first and their last run as records,
     which the last of them folds.
     """
 
@@ -80,7 +80,7 @@ class PrivateScatterSchedule(ScatterSchedule):
 
 @dataclass(frozen=True)
 class PrivateSumSchedule(ScatterSchedule):
-    """Blocks loop over tiles and add floats to `copies` of the words of `chunks` chunks of `bins` places in shared
+    """Blocks loop over tiles and add floats to `copies` of the words of `chunks` chunks of `bins` indices in shared
     memory, then these to the words in memory.
     """
 
@@ -96,7 +96,7 @@ class PrivateSumSchedule(ScatterSchedule):
 
 
 def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> ScatterSchedule:
-    """How a scatter runs; it depends on the extents only where its places are few, so new shapes rarely compile."""
+    """How a scatter runs; it depends on the extents only where its indices are few, so new shapes rarely compile."""
     if kernel.folds_runs and _has_near_places(kernel):
         return _ordered(kernel, hardware)
     private = _private(kernel, extents, hardware) or _private_sums(kernel, extents, hardware)
@@ -119,10 +119,10 @@ def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> 
 
 
 def _ordered(kernel: KernelIR, hardware: Hardware) -> OrderedScatterSchedule:
-    """The schedule of places that do not decrease."""
+    """The schedule of indices that do not decrease."""
     width = _width(kernel)
     elements, need = _elements(kernel, width, 4 * ELEMENTS)
-    held = scatter_dtype(kernel, kernel.scatters[0]).compute.bits / 32 + 1  # registers of a value and its place
+    held = scatter_dtype(kernel, kernel.scatters[0]).compute.bits / 32 + 1  # registers of a value and its index
     need = max(need, FOLDING + round(elements * held))
     blocks = blocks_for(hardware, need, THREADS)
     registers = predicted_registers(kernel, hardware, need, blocks, THREADS)
@@ -141,7 +141,7 @@ def _row_threads(columns: int) -> int:
 def _width(kernel: KernelIR) -> int:
     """Elements of a vector: of one line whose arrays are all read by vectors, or are the same for all elements.
 
-    Runs of one place are merged then, by their places in 32 bits.
+    Runs of one index are merged then, by their indices in 32 bits.
     """
     lines = [kernel.operands[load.operand] for load in kernel.loads]
     whole = kernel.axes == 1 and all(x.access == "vector" or x.strides[-1] == "0" for x in lines)
@@ -149,7 +149,7 @@ def _width(kernel: KernelIR) -> int:
 
 
 def _has_near_places(kernel: KernelIR) -> bool:
-    """Whether places have 32 bits."""
+    """Whether indices have 32 bits."""
     return all(0 < scatter.bins <= 1 << 31 for scatter in kernel.scatters)
 
 

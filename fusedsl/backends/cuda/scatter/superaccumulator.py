@@ -1,7 +1,7 @@
-"""Intrinsics of float sums at computed places: runs of one place are summed in order, then added as integers.
+"""Intrinsics of float sums at computed indices: runs of one index are summed in order, then added as integers.
 
 Positions alone decide in which order a run is summed. Its sum is added to the words of a superaccumulator
-(ir/superaccumulators.py), and integers may be added in any order. So places in any order have the same bits from call
+(ir/superaccumulators.py), and integers may be added in any order. So indices in any order have the same bits from call
 to call.
 """
 
@@ -18,7 +18,7 @@ from .runs import join_of, thread_runs, tile_runs
 
 
 def accumulate_tile(tile: Tile, name: str, fold: str, columns: bool) -> Callable:
-    """`merge(address, places, values, left)`: add each element of which so many are left; negative places none.
+    """`merge(address, indices, values, left)`: add each element of which so many are left; negative indices none.
 
     All threads of a warp take part; if lanes have `columns`, runs are those of a thread.
     """
@@ -26,15 +26,15 @@ def accumulate_tile(tile: Tile, name: str, fold: str, columns: bool) -> Callable
     accumulator = SUPERACCUMULATORS[fold][kind]
 
     @emitted(types.void)
-    def emit(e, address, places, values, left, *, kinds):
+    def emit(e, address, indices, values, left, *, kinds):
         b = e.builder
-        own = tile.widened(e, INT64, places, kinds[1], types.int64)
+        own = tile.widened(e, INT64, indices, kinds[1], types.int64)
         given = tile.widened(e, kind, values, kinds[2], numba_type(name))
         for run in (thread_runs if columns else tile_runs)(e, tile, own, given, left, join_of(kind, "sum")):
             with run.ended(e):
                 for chunk, word in terms(e, accumulator, run.total):
                     with b.if_then(b.icmp_unsigned("!=", word, I64(0))):
-                        merge(e, INT64, "sum", word_address(e, accumulator, address, run.place, chunk), word)
+                        merge(e, INT64, "sum", word_address(e, accumulator, address, run.index, chunk), word)
 
     return emit
 
@@ -53,9 +53,9 @@ def terms(e: Emitter, accumulator: Superaccumulator, value: ir.Value) -> list[tu
     special = b.icmp_unsigned("==", field, I32((1 << accumulator.exponent_bits) - 1))
     parts = []
     for shift, part in _parts(e, accumulator, mantissa):
-        place = b.add(exponent, I32(shift))
-        chunk = b.lshr(b.mul(place, I32(accumulator.reciprocal)), I32(16))
-        within = b.sub(place, b.mul(chunk, I32(accumulator.width)))
+        bit = b.add(exponent, I32(shift))
+        chunk = b.lshr(b.mul(bit, I32(accumulator.reciprocal)), I32(16))
+        within = b.sub(bit, b.mul(chunk, I32(accumulator.width)))
         wide = b.shl(part if word == I64 else b.zext(part, I64), b.zext(within, I64))
         words = [wide]
         if accumulator.carries:
@@ -78,11 +78,11 @@ def _parts(e: Emitter, accumulator: Superaccumulator, mantissa: ir.Value) -> lis
 
 
 def word_address(
-    e: Emitter, accumulator: Superaccumulator, address: ir.Value, place: ir.Value, chunk: ir.Value
+    e: Emitter, accumulator: Superaccumulator, address: ir.Value, index: ir.Value, chunk: ir.Value
 ) -> ir.Value:
-    """Where the word of a chunk is, of a place that is not negative."""
+    """Where the word of a chunk is, of an index that is not negative."""
     b, size = e.builder, accumulator.group
-    group = b.zext(b.lshr(place, I32(size.bit_length() - 1)), I64)
-    within = b.add(b.mul(chunk, I32(size)), b.and_(place, I32(size - 1)))
+    group = b.zext(b.lshr(index, I32(size.bit_length() - 1)), I64)
+    within = b.add(b.mul(chunk, I32(size)), b.and_(index, I32(size - 1)))
     word = b.add(b.mul(group, I64(accumulator.chunks * size)), b.zext(within, I64))
     return b.add(address, b.mul(word, I64(INT64.itemsize)))
