@@ -1,10 +1,13 @@
 """Sorts whose rows NumPy's vectorised sort puts in order, as text: a stage that stores keys, and one that reads ranks.
 
-Between them a stage of the launch sorts the rows in the workspace (runtime/row_sort.py). What wants the positions of
-elements, too, is sorted by its digits (radix_sort.py).
+Between them a stage of the launch sorts the rows in the workspace (runtime/row_sort.py). Where positions alone are
+wanted, what is sorted are integers of keys and columns. What wants both, or has wide keys, is sorted by its digits
+(radix_sort.py).
 """
 
 from __future__ import annotations
+
+from dataclasses import fields, replace
 
 from ...kernel_ir.kernel import KernelIR
 from ..cuda.sort.sort_method import sort_of
@@ -19,9 +22,12 @@ from .workspace import row_sort_arrays
 def emit(kernel: KernelIR, operand: str) -> tuple[str, list[ScratchArray]]:
     """The source of a kernel whose rows are sorted in the workspace, in an operand of this number, or the "best" of
     which are selected; and its scratch arrays."""
-    order, roles = sort_of(kernel), ValueRoles(kernel)
+    order, selects = sort_of(kernel), operand == "best"
     assert order is not None
-    shared, selects = row_sort_arrays(order, operand == "best"), operand == "best"
+    if sort.packs_pairs(order) and not selects:
+        order = sort.PairSort(**{field.name: getattr(order, field.name) for field in fields(order)})
+        kernel = replace(kernel, phases=(replace(kernel.phases[0], sort=order), *kernel.phases[1:]))
+    shared, roles = row_sort_arrays(order, selects), ValueRoles(kernel)
     private = fold_arrays(kernel, range(1, len(kernel.phases)))
     where = [f"order_at = p{operand}"] if operand.isdigit() else workspace_arrays(kernel, shared)
     opening = [*parameters(kernel), *extents(kernel), *where]

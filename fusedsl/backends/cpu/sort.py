@@ -16,7 +16,21 @@ from .source_text import indented, store_line, times
 
 BLOCK = 64  # ranks that are reduced serially
 LONG, SHARE = 1 << 16, 16  # columns of a row, and for each of the best, from which on NumPy selects those
+PAIR_BITS = 32  # of a key, and of a column
 SHORT = 40  # columns at most of a row that is sorted by insertion
+
+
+class PairSort(Sort):
+    """An order of positions alone that sorts integers: an element's key in the high bits, its column in the low ones.
+
+    No two are equal, so that a sort that keeps no order of equals finds the stable order.
+    """
+
+
+def packs_pairs(order: Sort) -> bool:
+    """Whether an order is of positions alone, and keys and columns fit one integer."""
+    valued = order.values is not None or any(part == "values" for part, _, _ in order.places)
+    return order.has_positions and not valued and order.key.dtype.bits <= PAIR_BITS
 
 
 def arrays(kernel: KernelIR) -> list[ScratchArray]:
@@ -40,17 +54,21 @@ def scratch_dtype(d: DType) -> DType:
 
 
 def row_sort(kernel: KernelIR, extents: tuple[int, ...]) -> LibrarySort | None:
-    """The sort of a kernel's rows in the workspace, if they are long and it is of their values alone; else None."""
+    """The sort of a kernel's rows in the workspace, if they are long and it is of values alone, or of positions alone;
+    else None."""
     order, first = sort_of(kernel), kernel.phases[0]
     columns = prod(extents[kernel.row_axes :])
     if order is None or is_top_k(order) or columns <= SHORT:
         return None
     few = order.count is not None and columns >= max(LONG, SHARE * order.count)
-    if order.has_positions and not few:
+    pairs = packs_pairs(order) and not few
+    if order.has_positions and not few and not pairs:
         return None
     others = (first.stores, first.folds, first.scans, first.column_reductions, first.tile_phases)
     if first.sort is None or any(others) or ValueRoles(kernel).scratch_values:
         return None
+    if pairs:
+        return LibrarySort(INT64.name, columns, descending=False)
     count = order.count if few and order.count is not None else 0
     return LibrarySort(scratch_dtype(order.key.dtype).name, columns, order.descending, count=count)
 
@@ -82,6 +100,8 @@ def store_element(phase: Phase, index: str) -> list[str]:
         return []
     name = sort.key.name
     value = f"uint8({name})" if sort.key.dtype is BOOL else name
+    if isinstance(sort, PairSort):
+        value = f"{'descending' if sort.descending else 'ascending'}_pair({value}, {index} - row * columns)"
     return _insert_top_k(sort, value, index) if is_top_k(sort) else [reduce.put("order", index, value)]
 
 
@@ -159,6 +179,8 @@ def _before(sort: Sort) -> str:
 
 
 def _read(sort: Sort, part: str, index: str) -> str:
+    if isinstance(sort, PairSort):
+        return f"({reduce.get('order', index)} & {(1 << PAIR_BITS) - 1})"
     if part == "positions":
         return reduce.get("position", index)
     element = reduce.get("order", index)

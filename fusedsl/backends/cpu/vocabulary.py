@@ -126,7 +126,7 @@ def arithmetic_words() -> dict[str, Word]:
     for name in ("philox", "philox_high", "philox_word", "philox_pair"):
         add(name, same, getattr(random, name))
     add("ldexp", lambda x, n: x, table.ldexp)
-    for name in ("ascending_digit", "descending_digit"):
+    for name in ("ascending_digit", "descending_digit", "ascending_pair", "descending_pair"):
         add(name, always(INT64), getattr(sort_keys, name))
     return words
 

@@ -55,8 +55,9 @@ def scan_bytes(kernel: KernelIR, rows: int, parts: int) -> int:
 
 
 def row_sort_arrays(order: Sort, selects: bool) -> list[ScratchArray]:
-    """The keys of all rows; where the best are selected, those and their positions."""
-    keys = [ScratchArray("order", sort.scratch_dtype(order.key.dtype), "rows * columns")]
+    """The keys of all rows, or integers of keys and columns; where the best are selected, those and their positions."""
+    kind = INT64 if sort.packs_pairs(order) and not selects else sort.scratch_dtype(order.key.dtype)
+    keys = [ScratchArray("order", kind, "rows * columns")]
     count = f"rows * {order.count}"
     best = [ScratchArray("best", keys[0].dtype, count), ScratchArray("position", INT64, count)]
     return [*keys, *best] if selects else keys

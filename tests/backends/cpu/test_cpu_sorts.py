@@ -104,3 +104,23 @@ def test_the_best_of_long_rows_are_selected_in_stable_order(dtype, what):
     np.testing.assert_array_equal(values, np.take_along_axis(x, wanted, -1))
     least = fd.kernel("argsort(x)[:, :100]", fallback=False)(x)
     np.testing.assert_array_equal(least, np.argsort(x, axis=-1, kind="stable")[:, :100])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint32", "int16", "int8", "bool"])
+@pytest.mark.parametrize("shape", [(7, 200), (3, 41), (1, 5000), (5, 3, 64)])
+def test_positions_alone_are_of_integers_of_keys_and_columns(dtype, shape):
+    """Those of narrow keys are sorted by NumPy as one integer each, in which equals differ by their columns."""
+    x = (5 * np.random.default_rng(0).standard_normal(shape)).round().astype(dtype)
+    if x.dtype.kind == "f":
+        x[..., 5:11] = np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf
+    descending = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    wanted = {
+        "argsort(x)": np.argsort(x, axis=-1, kind="stable"),
+        "argsort(x, descending=True)": descending,
+        "argsort(x)[..., 3] + 0": np.argsort(x, axis=-1, kind="stable")[..., 3],
+        "sum(argsort(x)[..., :20], -1)": np.argsort(x, axis=-1, kind="stable")[..., :20].sum(-1),
+    }
+    for text, right in wanted.items():
+        kernel = fd.kernel(text, fallback=False)
+        np.testing.assert_array_equal(kernel(x), right, text)
+        assert "_pair(" in kernel.source(x, device="cpu")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ....ir.types import INT64, UINT8, UINT16, UINT32, UINT64
 from ..llvm_values import LLVMValue, select
 from ..radix_sort import DIGIT_BITS
+from ..sort import PAIR_BITS
 
 UNSIGNED = {8: UINT8, 16: UINT16, 32: UINT32, 64: UINT64}
 
@@ -17,6 +18,20 @@ def ascending_digit(x: LLVMValue, shift: LLVMValue) -> LLVMValue:
 def descending_digit(x: LLVMValue, shift: LLVMValue) -> LLVMValue:
     """The same digit where the largest element comes first."""
     return _digit(~sort_key(x), shift)
+
+
+def ascending_pair(x: LLVMValue, column: LLVMValue) -> LLVMValue:
+    """An int64 that ascends as x, then as the column; x has 32 bits at most."""
+    return _pair(sort_key(x), column)
+
+
+def descending_pair(x: LLVMValue, column: LLVMValue) -> LLVMValue:
+    """An int64 that ascends as x descends, then as the column."""
+    return _pair(~sort_key(x), column)
+
+
+def _pair(key: LLVMValue, column: LLVMValue) -> LLVMValue:
+    return ((key.to(INT64) - (1 << (key.dtype.bits - 1))) << PAIR_BITS) | column
 
 
 def _digit(key: LLVMValue, shift: LLVMValue) -> LLVMValue:
