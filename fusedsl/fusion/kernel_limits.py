@@ -20,6 +20,7 @@ WIDEST = 512  # extent of a product's axes in attention: a query tile holds as m
 WIDEST_RESULT = {4: 256, 8: 64}  # the same of results on CUDA, by itemsize of accumulators: registers hold a row
 GATHERED = 48  # instructions of an element that a gather computes wherever it reads it
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
+MOST_NESTED_ON_CPUS = 6  # the same without products: LLVM compiles the chain again in the loop of each of them
 TURNED = 3  # a nested reduction along other axes counts as so many: its kernel recomputes its inputs
 MOST_OPERATIONS = 600  # instructions of one element: with more, kernels take seconds to compile
 MOST_PROMISED = 2400  # the same under max_kernels
@@ -42,6 +43,7 @@ class KernelLimits:
         instructions_per_byte: float = inf,
     ):
         self.fits, self.way, self.longest = fits, way, longest
+        self.deepest = MOST_NESTED_ON_CPUS if way.attention is AttentionMode.TILE_MAX else MOST_NESTED
         pieces = stored_pieces(results, instructions_per_byte, longest)
         self.pieces, self.cuts = pieces.reasons, dict(pieces.stacks)  # cuts: arrays that one kernel may store
         self.order = list(walk(results))
@@ -68,9 +70,10 @@ class KernelLimits:
             if n.op == "gather":
                 self._limit_table(n)
             self._note(n)
-            if self.nested[n] > MOST_NESTED:
+            deepest = MOST_NESTED if self.products[n] else self.deepest
+            if self.nested[n] > deepest:
                 self._cut_below(n, lambda m: int(m.op in WORKS), "kernels would be long chains of reductions")
-            if self.nested[n] > MOST_NESTED:
+            if self.nested[n] > deepest:
                 self._store_before(n, self.nested, "kernels would be long chains of reductions")
             if self.size[n] > self.longest:
                 self._cut_below(n, cost, "kernels would take long to compile")

@@ -108,7 +108,7 @@ class _Partitioner(PartitionState):
                 self._refuse(f, "the rank that it is read at is known only when the kernel has run", k)
             elif not self._can_share_loop(g, f):
                 self._refuse(f, why_separate(g, f), k)
-            elif not self.is_small(k, x):
+            elif not self.is_small(k, x) or (len(g.folds) >= self.most_folds and not self.shares(k, x)):
                 self._refuse(f, LONG, k)
             elif self.can_join(k, x, needs):
                 self._join(k, needs, f, "runs over the same rows and columns")

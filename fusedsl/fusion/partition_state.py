@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 
 from ..ir.dims import Dim
 from ..ir.graph import Node, Type
@@ -22,6 +23,7 @@ from .scalar_program import ScalarStore
 # Matrix products in a kernel: on a GPU as many as a recurrent cell has, on a CPU as many as it has of one operand, as
 # the time of LLVM grows faster than their number. measured: 8 of 256 x 256 in one kernel, or 4 and 4, take as long.
 MOST_PRODUCTS, MOST_ON_CPUS = 8, 4
+MOST_FOLDS_ON_CPUS = 16  # of a kernel: its time is that of arithmetic then, and LLVM's grows faster than their number
 MOST_PRICED = 64  # decisions; pricing one walks all nodes of two kernels
 ONE_BLOCK = 65536  # elements that a full reduction by one block may store too; beyond, a second kernel is faster
 STEADY_BLOCK = 1 << 20  # the same if batch-invariant
@@ -44,7 +46,9 @@ class PartitionState(ProducerMap):
         self.together = way.together
         self.one_block = STEADY_BLOCK if way.steady else ONE_BLOCK
         self.fewest = way.budget is None
-        self.most_products = MOST_ON_CPUS if way.attention is AttentionMode.TILE_MAX else MOST_PRODUCTS
+        on_cpu = way.attention is AttentionMode.TILE_MAX
+        self.most_products = MOST_ON_CPUS if on_cpu else MOST_PRODUCTS
+        self.most_folds = MOST_FOLDS_ON_CPUS if on_cpu and not self.fewest else inf
         self.first = first
         values = [r.value for r in self.program.stores]
         longest = MOST_PROMISED if self.fewest else MOST_OPERATIONS

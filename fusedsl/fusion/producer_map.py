@@ -77,6 +77,12 @@ class ProducerMap:
         known = self.computed_by.setdefault(k, set())
         return sum(map(cost, (*known, *self._new(k, value)))) <= self.longest
 
+    def shares(self, k: int, value: Node) -> bool:
+        """Whether group k computes more of a value already than it would have to add."""
+        known, new = self.computed_by.get(k, set()), self._new(k, value)
+        shared = search(new, lambda n: [a for a in n.args if a in known or a in new])
+        return sum(cost(n) for n in shared if n not in new) > sum(map(cost, new))
+
     def add_value(self, k: int, value: Node) -> None:
         """Record that group k computes a value."""
         self.computed_by.setdefault(k, set()).update(self._new(k, value))

@@ -62,10 +62,20 @@ def test_long_recurrences_of_several_arrays_are_few_kernels(steps, kernels):
     assert len(told.kernels) <= kernels, told
 
 
-def test_long_recurrences_of_means_are_few_kernels():
+@pytest.mark.parametrize("device, kernels", (("cpu", 7), ("cuda", 4)))
+def test_long_recurrences_of_means_are_few_kernels(device, kernels):
     step = "x = x * 0.7 + mean(y, -1, keepdims=True) * 0.1; y = y * 0.9 - x * 0.01; "
-    told = fd.kernel(step * 40 + "x + y").explain(x=np.ones((4, 8)), y=np.ones((4, 8)), compile=False)
-    assert len(told.kernels) <= 4, told
+    x = fd.spec((4, 8), "float64")
+    told = fd.kernel(step * 40 + "x + y").explain(x=x, y=x, device=device, compile=False)
+    assert len(told.kernels) <= kernels, told
+
+
+def test_kernels_of_a_cpu_have_few_folds_that_share_nothing():
+    x = fd.spec((64, 64))
+    many = ", ".join(f"sum(x * {k}, 0)" for k in range(1, 33))
+    sums = "y = x\n" + "".join(f"y = tanh(y) * x\ns{k} = sum(y, 0)\n" for k in range(20))
+    for text, kernels in ((many, 2), (sums + "return " + ", ".join(f"s{k}" for k in range(20)), 1)):
+        assert len(fd.kernel(text).explain(x, device="cpu", compile=False).kernels) == kernels, text
 
 
 @pytest.mark.parametrize("count", (20, 100))
