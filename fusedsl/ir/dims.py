@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -113,6 +114,8 @@ def expression(op: str, *args: Dim | None) -> Dim:
         return args[1] if args[0] == 0 else 0  # type: ignore[return-value]
     if op == "+" and isinstance(args[0], int):
         return expression("+", args[1], args[0])
+    if op == "+" and (whole := _joined(*args)) is not None:
+        return whole
     match args:
         case (Expression(op="+", args=(rest, int() as first)), int() as second) if op in "+-":
             return expression("+", rest, first + second if op == "+" else first - second)
@@ -135,6 +138,22 @@ def _trimmed(args: tuple[Dim | None, ...]) -> int | None:
     if step not in (None, 1) or not begins or not (stop is None or ends):
         return None
     return (start or 0) - (stop or 0)  # type: ignore[operator]
+
+
+def _joined(a: Dim | None, b: Dim | None) -> Dim | None:
+    """x[i:j] + x[j:k] = x[i:k], in either order; None for other extents. Either j is no less than i and no more than k,
+    or there are no i and k."""
+    if not all(isinstance(x, Expression) and x.op == "slice" and x.args[3] in (None, 1) for x in (a, b)):
+        return None
+    for first, second in ((a.args, b.args), (b.args, a.args)):  # type: ignore[union-attr]
+        (x, begin, cut, _), (y, same, end, _) = first, second
+        if x != y or not isinstance(cut, int) or same != cut:
+            continue
+        if begin in (None, 0) and end is None:
+            return x
+        if 0 <= (begin or 0) <= cut and (end is None or (isinstance(end, int) and end >= cut)):  # type: ignore[operator]
+            return expression("slice", x, begin, end, None)
+    return None
 
 
 def _least(dim: Dim | None) -> int:
@@ -236,6 +255,7 @@ def substitute(dim: Dim | None, table: Mapping[Dim, Dim], known: dict[Dim | None
     return known[dim]
 
 
+@lru_cache(maxsize=256)
 def to_json(dim: Dim | None) -> list:
     """JSON form: the parts in order, each null, a number, ["n", argument, axis], or [op, indices of its arguments]."""
     indices: dict[Dim | None, int] = {}
