@@ -16,7 +16,7 @@ def sliced(begin: int | None, end: int | None):
     return expression("slice", N, begin, end, None)
 
 
-@pytest.mark.parametrize("cut", [0, 1, 12, -1, -12])
+@pytest.mark.parametrize("cut", [1, 12, -1, -12])
 def test_both_parts_of_an_axis_have_its_extent(cut):
     assert expression("+", sliced(None, cut), sliced(cut, None)) == N
     assert expression("+", sliced(cut, None), sliced(None, cut)) == N
