@@ -29,7 +29,7 @@ class PairSort(Sort):
 
 def packs_pairs(order: Sort) -> bool:
     """Whether an order is of positions alone, and keys and columns fit one integer."""
-    valued = order.values is not None or any(part == "values" for part, _, _ in order.places)
+    valued = order.values is not None or any(part == "values" for part, _, _ in order.rank_reads)
     return order.has_positions and not valued and order.key.dtype.bits <= PAIR_BITS
 
 
