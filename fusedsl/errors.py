@@ -191,7 +191,8 @@ def fold(fault: BaseException) -> bool:
         return not isinstance(fault, FusedslError)
     if _folds():
         frames = _user_frames(fault.__traceback__)
-        if frames is not None or isinstance(fault, (FusedslError, OSError)):
+        unfit = getattr(fault.__traceback__, "tb_next", None) is None  # arguments that the function does not take
+        if frames is not None or unfit or isinstance(fault, (FusedslError, OSError)):
             fault.__traceback__ = frames
     fault.__suppress_context__ |= isinstance(fault, FusedslError)
     return True

@@ -84,6 +84,8 @@ def _measure(chosen: argparse.Namespace) -> int:
     with terminal.progress(len(cases) + len(own)) as (step, say):
         report = Report(chosen.json, say)
         run = BenchmarkRun(clock, report, settings)
+        if not cases:
+            report.head |= {"unfused": own_kernels.UNDECORATED, "absent": []}
         for one in own:
             with step(one.name):
                 own_kernels.measure(one, clock, report, chosen.repetitions)

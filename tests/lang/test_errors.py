@@ -175,6 +175,8 @@ def test_a_traceback_ends_at_the_users_line(call, monkeypatch):
         (lambda: fd.spec(4, "flat"), FusedslError),
         (lambda: fd.on_compile(3), FusedslError),
         (lambda: fd.load("no/file.fused"), FileNotFoundError),
+        (lambda: fd.set_cache_size(program=1), TypeError),
+        (lambda: fd.kernel("x", "y", {}, 3), TypeError),
     ],
 )
 def test_functions_that_only_set_something_up_do_too(call, error, monkeypatch):
