@@ -66,6 +66,11 @@ class Formulas:
         """The formula of this name, as deep as it stays short enough."""
         return self.shown(self.value(name))
 
+    def argument(self, name: str) -> str:
+        """The formula of what is reduced: a long one by the name that the user gave it, if any."""
+        text, term = self.text(name), self.value(name)
+        return text if len(_shown(term, DEEPEST, {})) <= LONGEST else self.source_terms.names.get(term, text)
+
     def product(self, a: str, b: str) -> str:
         """The product of two values."""
         return self.shown(self.term("*", self.value(a), self.value(b)))

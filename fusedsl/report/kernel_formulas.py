@@ -56,12 +56,13 @@ def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]
     members = []
     for folds, along in ((phase.folds, ""), (phase.column_reductions, " over all rows")):
         members += [
-            f"{names.fold(f.accumulators[0].name, f.name)}{along} of {formulas.text(f.inputs[0].name)}" for f in folds
+            f"{names.fold(f.accumulators[0].name, f.name)}{along} of {formulas.argument(f.inputs[0].name)}"
+            for f in folds
         ]
     for use in phase.scan_uses:
         members.append(
             f"{names.fold(use.accumulators[0].name, SCAN_NAMES[use.name])} of "
-            f"{', '.join(formulas.text(v.name) for v in use.inputs)}"
+            f"{', '.join(formulas.argument(v.name) for v in use.inputs)}"
         )
     if phase.sort:
         members.append(f"sort of {formulas.text(phase.sort.key.name)}")
@@ -72,7 +73,7 @@ def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]
     panels = phase.panel_folds
     for fold in [f for part in panels.phases for f in part.folds] if panels else ():
         name = names.fold(fold.accumulators[0].name, fold.name)
-        members.append(f"{name} over each {PANEL_COLUMNS} columns of {formulas.text(fold.inputs[0].name)}")
+        members.append(f"{name} over each {PANEL_COLUMNS} columns of {formulas.argument(fold.inputs[0].name)}")
     for store in panels.stores if panels else ():
         members.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
     return members
@@ -86,7 +87,8 @@ def _attention_members(attention: AttentionBody, names: _Names, formulas: Formul
         members.append(f"{names.leaves[score.value.name]} = sum of {product}")
     for phase in attention.tile_phases:
         members += [
-            f"{names.fold(f.accumulators[0].name, f.name)} of {formulas.text(f.inputs[0].name)}" for f in phase.folds
+            f"{names.fold(f.accumulators[0].name, f.name)} of {formulas.argument(f.inputs[0].name)}"
+            for f in phase.folds
         ]
     for w in attention.weighted_sums:
         product = formulas.product(w.p.name, w.v.results[0].name)

@@ -24,6 +24,12 @@ def test_an_assigned_value_has_its_name():
     assert price == "result = s * 0.5 * (1 + erf(d1 / 1.4142)) - k * exp(-r * t) * 0.5 * (1 + erf(d2 / 1.4142))"
 
 
+def test_what_is_reduced_has_its_name():
+    program = PRICES.replace("return ", "price = ") + "return mean(price)"
+    total, _ = members(fd.kernel(program), *[VECTOR] * 5)
+    assert total == "sum of price"
+
+
 def test_names_of_a_traced_function_too_unless_assigned_twice():
     def price(s, k, r, v, t):
         d1 = (np.log(s / k) + (r + v * v / 2) * t) / (v * np.sqrt(t))
