@@ -195,6 +195,25 @@ def test_what_lies_beside_an_odd_number_of_columns_stays(text, dtype, chosen):
     assert all(isinstance(s, sm90_schedule.Sm90MatmulSchedule) for s in chosen[0])
 
 
+@pytest.mark.parametrize("columns, warpgroups", [(64, 1), (128, 2)])
+@pytest.mark.parametrize("count", [199, 193, 129])
+def test_rows_that_begin_anywhere_leave_through_shared_memory(count, columns, warpgroups, chosen):
+    """What lies beside them stays."""
+    schedules, only = chosen
+    only(columns=columns, warpgroups=warpgroups)
+    given = arrays()
+    x, t, b = given["x"], given["t"][:count], given["b"][:count]
+    with emulated_gpu() as gpu:
+        wide = gpu.asarray(np.full((M, 201), 7, BRAIN))
+        out = wide[:, 1 : 1 + count]
+        fd.kernel("x @ t.mT + b")(gpu.asarray(x), gpu.asarray(t), gpu.asarray(b), out=out)
+        found = to_host(wide).astype(np.float64)
+    expected = x.astype(np.float64) @ t.astype(np.float64).T + b.astype(np.float64)
+    np.testing.assert_allclose(found[:, 1 : 1 + count], expected, rtol=2.0**-8, atol=1e-2)
+    assert (np.delete(found, range(1, 1 + count), axis=1) == 7).all()
+    assert all(s.staged_stores for s in schedules)
+
+
 @pytest.mark.parametrize("text", ["1 + erf(p) - c", "log(1 + erf(p))"])
 def test_sums_with_erf_that_cancel_are_within_their_bounds(text, chosen):
     x, w, c = np.zeros((M, 16), BRAIN), np.ones((16, 64), BRAIN), np.ones(64, BRAIN)

@@ -103,6 +103,7 @@ load_column_values = _FILE.maker("load_column_values", "columns, name, width", "
 store_panel = _FILE.maker("store_panel", "columns, name, width", "rows, values, in_bounds, valid, step")
 load_row_pairs = _FILE.maker("load_row_pairs", "columns, name", "rows, in_bounds, valid, step")
 store_row_pairs = _FILE.maker("store_row_pairs", "columns, name", "rows, values, in_bounds, valid, step")
+store_staged_rows = _FILE.maker("store_staged_rows", "", "at, rows, in_bounds, valid")
 
 _FILE = File("matmul.sm90.split_k")
 store_partial_sums = _FILE.maker("store_partial_sums", "count", "address, accumulators")

@@ -147,6 +147,7 @@ class Sm90MatmulEmitter:
         maps = self.maps[len(self.tiles.multiplied) :]
         panels = s.columns // s.panel
         boxes = [box for box in self.kernel.tma_boxes if isinstance(box, TmaBox)]
+        epilogue.staged_rows = s.staged_stores
         epilogue.store_by_tma(s.tma_stores, maps, boxes, 1 if s.widest else panels)
         return epilogue
 

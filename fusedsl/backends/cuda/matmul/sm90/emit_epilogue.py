@@ -25,7 +25,7 @@ from ...tile import (
     tma_store_wait,
     tma_store_wait_read,
 )
-from .. import store_panel, store_row_pairs
+from .. import store_panel, store_row_pairs, store_staged_rows
 from .emit_panel_loads import PanelLoads
 from .layout import PANEL, STAGING
 
@@ -41,6 +41,7 @@ class PanelEpilogue(PanelLoads):
         self.maps: dict[int, Function] = {}
         self.boxes: dict[int, TmaBox] = {}
         self.staged = 0  # panels of a tile so far
+        self.staged_rows: tuple[int, ...] = ()  # outputs that threads store through shared memory
 
     def store_by_tma(
         self, operands: Sequence[int], maps: Sequence[Function], boxes: Sequence[TmaBox], panels: int
@@ -148,6 +149,8 @@ class PanelEpilogue(PanelLoads):
         value = store.value if store.value in elements else self._spread_store(store)
         if store.operand in self.maps:
             self._store_tma(store, value)
+        elif store.operand in self.staged_rows:
+            self._store_staged(store, value)
         else:
             self._store(store, value)
 
@@ -160,6 +163,15 @@ class PanelEpilogue(PanelLoads):
         write = src.bind(f"store_{name}", form)
         step = self._step(k, self.column_axis)
         src.emit(write(self._row_addresses(k), value, "valid_rows", "valid_columns", step))
+
+    def _store_staged(self, store: Store, value: str) -> None:
+        """Emit the store of a panel through shared memory, row by row."""
+        src, k = self.src, store.operand
+        dtype, name = self.kernel.operands[k].dtype.name, src.names.operand(k)
+        stage = src.bind(f"stage_{name}", self.fragment.store_smem(dtype, ROWS))
+        write = src.bind(f"store_{name}", store_staged_rows())
+        at = f"int32(staging_at + warpgroup * {STAGED_BYTES})"
+        src.emit(stage(at, value), write(at, self._row_addresses(k), "valid_rows", "valid_columns"))
 
     def _elements(self) -> set[str]:
         """Values of the panel that its epilogue computes, one for each column and row."""

@@ -49,6 +49,7 @@ class Sm90MatmulSchedule(Schedule):
     turned: bool = False
     parts: int = 1  # of float32: 2 for 3xtf32
     even_rows: bool = False  # where a thread's rows are neighbours: it stores pairs of them
+    staged_stores: tuple[int, ...] = ()  # outputs whose rows begin anywhere: threads store them through shared memory
     splits: int = 1  # warpgroups that sum parts of one tile, each over some of its K-slices
     tail_columns: int = 0  # of the tiles of the last wave, if these are narrower; else 0
     group: int = 0  # neighbouring columns that are folded and finished together, if there are such; a tile has all
@@ -145,7 +146,7 @@ class Sm90MatmulSchedule(Schedule):
     @property
     def staging_bytes(self) -> int:
         """Shared memory of a warpgroup's outputs on their way."""
-        return STAGING * ROWS * PANEL * 2 if self.tma_stores else 0
+        return (STAGING if self.tma_stores else 1 if self.staged_stores else 0) * ROWS * PANEL * 2
 
     @property
     def smem_bytes(self) -> int:
@@ -233,6 +234,13 @@ def is_stored_by_tma(kernel: KernelIR, operands: MatmulOperands, k: int) -> bool
     near = operand.near == operands.axes.columns[0] and operand.near_access == "vector"
     varies = operand.strides[operands.axes.rows[0]] != "0"
     return operand.dtype.name in STAGED and near and varies and len(tma_axes(kernel, k)) <= TMA_RANK
+
+
+def is_staged(kernel: KernelIR, operands: MatmulOperands, k: int) -> bool:
+    """Whether threads store an output through shared memory: 16 bits, contiguous columns, rows that begin anywhere."""
+    operand = kernel.operands[k]
+    near = operand.near == operands.axes.columns[0] and operand.near_access != "vector"
+    return operand.dtype.name in ("float16", "bfloat16") and near and operand.strides[operands.axes.rows[0]] != "0"
 
 
 def tma_box(kernel: KernelIR, k: int, inner: int, across: int, lines: int) -> TmaBox:

@@ -9,14 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .....ir.types import DType, dtype
-from ...compiler.numba_backend import I32, I64, Emitter, intrinsic, ir, numba_type, types
+from .....kernel_ir.phase import PANEL_COLUMNS
+from ...compiler.numba_backend import I16, I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
 from ...mma.fragment_layout import ROWS
+from ...mma.smem_swizzle import start_of, swizzled
+from ...mma.tile_sizes import WARP_ROWS, WARPGROUP
 from ...tile.element import narrowed_value, pair, stored_elements, unpaired, widened_value
 from ...tile.element_registers import is_packed
-from ...tile.memory import load_vector, store_vector
+from ...tile.memory import ld_shared, load_vector, store_vector
+from ...tile.shuffle import shuffle
+from ...tile.thread_index import thread_here
 from ...tile.valid_elements import ValidElements
 
 PAIR = 2  # neighbouring columns of a thread in each 8
+ROW_THREADS = 4  # of a fragment's row
+PAIR_BYTES = 4
 
 
 def load_panel(columns: int, name: str, width: int) -> Callable:
@@ -124,6 +131,61 @@ def store_row_pairs(columns: int, name: str) -> Callable:
         return types.void, emit
 
     return intrinsic(5)(rule)
+
+
+def store_staged_rows() -> Callable:
+    """`store(at, rows, in_bounds, valid)`: store the rows of a warp in a swizzled panel of 16 bits at `at`.
+
+    `rows` are the addresses of both rows' first column of a thread of the fragment, `valid` the columns from there on
+    that exist. A fragment's threads have two neighbours of eight rows, so that their stores are of few bytes each. Here
+    the lanes of a warp have neighbouring pairs of one row, and write the pairs that begin at multiples of 4 bytes.
+    """
+
+    def rule(at, rows, in_bounds, valid):
+        def emit(e, panel, addresses, flags, end):
+            b, thread = e.builder, thread_here(e)
+            lane, warp = b.and_(thread, I32(31)), b.lshr(b.and_(thread, I32(WARPGROUP - 1)), I32(5))
+            box, limit = e.cast(panel, at, types.int32), e.cast(end, valid, types.int32)
+            limit = b.select(b.icmp_signed("<", limit, I32(PANEL_COLUMNS)), limit, I32(PANEL_COLUMNS))
+            starts, exist = e.unpack(addresses, ROWS), e.unpack(flags, ROWS)
+            _sync_warp(e)
+            for row in range(WARP_ROWS):
+                owner = I32(row % 8 * ROW_THREADS)
+                address = shuffle(e, "idx", starts[row // 8], owner)
+                there = shuffle(e, "idx", b.zext(exist[row // 8], I32), owner)
+                count = b.select(b.icmp_unsigned("!=", there, I32(0)), limit, I32(0))
+                line = b.add(b.mul(warp, I32(WARP_ROWS)), I32(row))
+                place = b.add(start_of(e, box, line), swizzled(e, line, b.lshr(lane, I32(2))))
+                (word,) = ld_shared(e, dtype("uint32"), 1, b.add(place, b.shl(b.and_(lane, I32(3)), I32(2))))
+                _store_row(e, word, address, lane, count)
+            _sync_warp(e)
+
+        return types.void, emit
+
+    return intrinsic(4)(rule)
+
+
+def _store_row(e: Emitter, own: ir.Value, address: ir.Value, lane: ir.Value, count: ir.Value) -> None:
+    """Store the first `count` columns of a row, of which each lane has a pair: pairs at multiples of 4 bytes, and
+    single elements at both ends."""
+    b = e.builder
+    shifted = b.icmp_unsigned("!=", b.and_(b.trunc(address, I32), I32(PAIR_BYTES - 1)), I32(0))
+    following = shuffle(e, "down", own, 1)
+    across = b.or_(b.lshr(own, I32(16)), b.shl(following, I32(16)))
+    word = b.select(shifted, across, own)
+    column = b.add(b.shl(lane, I32(1)), b.zext(shifted, I32))
+    at = b.add(address, b.zext(b.shl(column, I32(1)), I64))
+    whole = b.icmp_signed("<", b.add(column, I32(1)), count)
+    single = b.and_(b.icmp_signed("<", column, count), b.not_(whole))
+    first = b.and_(b.and_(shifted, b.icmp_unsigned("==", lane, I32(0))), b.icmp_signed(">", count, I32(0)))
+    store_vector(e, dtype("uint32"), 1, at, [word], ValidElements(b.zext(whole, I32)))
+    store_vector(e, dtype("uint16"), 1, at, [b.trunc(word, I16)], ValidElements(b.zext(single, I32)))
+    store_vector(e, dtype("uint16"), 1, address, [b.trunc(own, I16)], ValidElements(b.zext(first, I32)))
+
+
+def _sync_warp(e: Emitter) -> None:
+    """What the lanes of the warp have written is there for all of them."""
+    e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], side_effect=True)
 
 
 Typed = tuple[ir.Value, types.Type]

@@ -20,6 +20,7 @@ from .layout import (
     PANEL,
     Sm90MatmulSchedule,
     clusters_of_tiles,
+    is_staged,
     is_stored_by_tma,
     k_slices,
     tma_axes,
@@ -102,6 +103,8 @@ def candidates(
     stores = tuple(
         store.operand for store in kernel.phases[0].stores_of_rows if is_stored_by_tma(kernel, operands, store.operand)
     )
+    others = () if stores else (store.operand for store in kernel.phases[0].stores_of_rows)
+    staged = tuple(o for o in others if is_staged(kernel, operands, o))
     groups = kernel.phases[0].groups
     divisors = (PANEL, 2, 1) if kernel.phases[0].panel_folds or groups else (2, 1)
     multiple = next(n for n in divisors if extents[operands.axes.columns[0]] % n == 0)
@@ -113,11 +116,12 @@ def candidates(
                 *(warpgroups, pingpong, columns, MOST_STAGES, cluster, pairs, majors, stores, multiple, k, kind.dtype),
                 parts=2 if kind.dtype == "float32" and kernel.matmul == "3xtf32" else 1,
                 group=groups.size if groups else 0,
+                staged_stores=staged,
                 multiprocessors=hardware.multiprocessors,
             )
             if one.by_registers:
                 even_rows = one.pairs_rows and extents[operands.axes.rows[0]] % 2 == 0
-                one = replace(one, tma_stores=(), even_rows=even_rows)
+                one = replace(one, tma_stores=(), staged_stores=(), even_rows=even_rows)
             if not _is_loaded_in_boxes(one) or one.parts * pingpong > 2 or (k.outer and one.parts > 1):
                 continue
             room = hardware.block_shared - one.smem_bytes + MOST_STAGES * (one.stage_bytes + 2 * MBARRIER_BYTES)
