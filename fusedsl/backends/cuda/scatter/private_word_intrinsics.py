@@ -48,11 +48,12 @@ def private_words(name: str, fold: str, chunks: int, indices: int, copies: int, 
 @emitted(types.void)
 def clear_words(e, *, words: PrivateWords):
     """`clear()`: 0 in every word, and no first chunk."""
-    b, room, table = e.builder, e.dynamic_shared(), words.table
+    b, room, table, thread = e.builder, e.dynamic_shared(), words.table, e.special_register("tid.x")
     more = lambda n: b.icmp_unsigned("<", n, I32(table.words))  # noqa: E731
-    with repeated(e, e.special_register("tid.x"), more, lambda n: b.add(n, I32(table.threads))) as number:
+    with repeated(e, thread, more, lambda n: b.add(n, I32(table.threads))) as number:
         store_word(e, b.add(room, b.mul(number, I32(WORD))), table.identity)
-    store_word(e, words.first_chunk(e), I32(NONE))
+    with b.if_then(b.icmp_signed("==", thread, I32(0))):
+        store_word(e, words.first_chunk(e), I32(NONE))
     e.barrier()
 
 
