@@ -26,16 +26,30 @@ TEXTS = {  # the columns of the product, and of a group
     "a softmax of whole rows": ("softmax(x @ w + b)", 256, 256),
     "a row with a residual, and the product": ("y = x @ w; y, layer_norm(float32(y) + r)", 128, 128),
     "of which the rest is a tile of its own": ("rms_norm(reshape(x @ w, (72, 5, 64)), g)", 320, 64),
+    "factors of rows, and a float32 result": (
+        "y = reshape(x @ w * r[:, :1], (72, 3, 64)); float32(y) / max(absolute(y), axis=-1, keepdims=True)",
+        192,
+        64,
+    ),
+    "columns by rows": ("softmax(reshape(x @ t.mT, (72, 2, 128)))", 256, 128),
     "batches": ("rms_norm(reshape(z @ w, (2, 72, 3, 64)), g)", 192, 64),
 }
 
 
 def arrays(text: str, columns: int, group: int) -> dict[str, np.ndarray]:
     random = np.random.default_rng(7)
-    shapes = {"x": (M, K), "z": (2, M, K), "w": (K, columns), "v": (K, columns), "r": (M, columns), "g": (group,)}
+    shapes = {
+        "x": (M, K),
+        "z": (2, M, K),
+        "w": (K, columns),
+        "v": (K, columns),
+        "r": (M, columns),
+        "g": (group,),
+        "t": (columns, K),
+    }
     shapes |= dict.fromkeys("bce", (columns,))
     given = {name: random.standard_normal(shape) for name, shape in shapes.items() if name in fd.kernel(text).params}
-    return {name: (x * K**-0.5 if name in "wv" else x).astype(BRAIN) for name, x in given.items()}
+    return {name: (x * K**-0.5 if name in "wvt" else x).astype(BRAIN) for name, x in given.items()}
 
 
 @pytest.fixture
