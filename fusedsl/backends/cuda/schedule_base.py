@@ -90,10 +90,15 @@ class Schedule(ScheduledBlocks):
     def launch(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         """The launch of a scheduled kernel over these extents."""
         config = self.config(kernel, extents)
-        alone = config.cooperative or (config.exclusive and not self.prefetches)
+        early = self.starts_early(kernel)
+        alone = config.cooperative or (config.exclusive and not early)
         if not kernel.pdl or alone:
             return config
-        return dataclasses.replace(config, programmatic_launch=True, starts_early=self.prefetches)
+        return dataclasses.replace(config, programmatic_launch=True, starts_early=early)
+
+    def starts_early(self, kernel: KernelIR) -> bool:
+        """Whether a kernel that follows another launch of its call starts, and loads, while that one ends."""
+        return self.prefetches
 
     def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
         """What the magics of axes 1 … of a kernel divide by."""

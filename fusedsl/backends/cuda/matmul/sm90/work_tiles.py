@@ -16,7 +16,7 @@ class Sm90WorkTiles:
         self.kernel, self.schedule, self.operands = kernel, schedule, schedule.oriented(kernel)
         operands, self.slice = self.operands, schedule.kind.slice
         self.multiplied = (*operands.left, *operands.right)
-        self.starts_early = kernel.pdl and schedule.prefetches  # before the launches ahead of it have ended
+        self.starts_early = kernel.pdl and schedule.starts_early(kernel)  # before the launches ahead of it have ended
         self.src = SourceBuilder(kernel)
         self.k_slices = (Sm90KSliceLines if schedule.k_axes.outer else Sm90KSlices)(self.src, schedule)
         (self.row_axis,), (self.column_axis,) = operands.axes.rows, operands.axes.columns
