@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 from trades import Trade
 from trades_counts import COUNTS
+from trades_further import FURTHER
+from trades_odd import ODD
+from trades_reports import REPORTS
 from trades_sciences import SCIENCES
 from trades_signals import SIGNALS
 
 import fusedsl as fd
 
-TRADES = [*SCIENCES, *SIGNALS, *COUNTS]
+TRADES = [*SCIENCES, *SIGNALS, *COUNTS, *REPORTS, *ODD, *FURTHER]
 
 
 def strange(x):
