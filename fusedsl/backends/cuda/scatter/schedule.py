@@ -97,7 +97,7 @@ class PrivateSumSchedule(ScatterSchedule):
 
 def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> ScatterSchedule:
     """How a scatter runs; it depends on the extents only where its indices are few, so new shapes rarely compile."""
-    if kernel.folds_runs and _has_near_places(kernel):
+    if kernel.folds_runs and _has_near_places(kernel) and _depends_on_order(kernel):
         return _ordered(kernel, hardware)
     private = _private(kernel, extents, hardware) or _private_sums(kernel, extents, hardware)
     if private is not None:
@@ -116,6 +116,12 @@ def schedule_scatter(kernel: KernelIR, extents: Extents, hardware: Hardware) -> 
         f"{elements} elements a thread, {how}; at most {registers} registers let {blocks} blocks of {threads} on an SM"
     )
     return ScatterSchedule(elements, threads, blocks, width, reason=reason, registers=registers)
+
+
+def _depends_on_order(kernel: KernelIR) -> bool:
+    """Whether floats are added; for other folds atomics are faster: H100, extrema of 64 M in 284 us, not 423."""
+    scatter = kernel.scatters[0]
+    return scatter.fold == "sum" and kernel.operands[scatter.operand].dtype.kind == "f"
 
 
 def _ordered(kernel: KernelIR, hardware: Hardware) -> OrderedScatterSchedule:
