@@ -14,7 +14,7 @@ from fusedsl.ir.types import INT64
 
 pytest.importorskip("numba_cuda")
 from fusedsl.backends.cuda.math.half_precision import TANH_DENOMINATOR, TANH_END, TANH_NUMERATOR
-from fusedsl.backends.cuda.peephole.narrow_integers import PLACES, narrowed
+from fusedsl.backends.cuda.peephole.narrow_integers import INDICES, narrowed
 
 CAUSAL = "iota(s, -1) <= iota(s, -2)"
 LINE = "s = q @ k.mT * 0.125\n"
@@ -117,24 +117,24 @@ def narrowed_lines(lines, ranges):
     ],
 )
 def test_integers_that_fit_are_computed_in_32_bits(line, made):
-    assert narrow([line], {"i": PLACES, "j": PLACES}) == [made]
+    assert narrow([line], {"i": INDICES, "j": INDICES}) == [made]
 
 
 @pytest.mark.parametrize("divisor", [1, 2, 3, 5, 7, 4096, 10007, 1 << 30])
 def test_floored_divisions_of_numbers_below_0_are_those_of_a_number_that_is_not(divisor):
     lines = ["d = int64(i - j)", f"r = remainder(d, int64({divisor}))", f"q = floor_divide(d, int64({divisor}))"]
-    assert all("uint32" in line for line in narrow(lines, {"i": PLACES, "j": PLACES})[1:])
+    assert all("uint32" in line for line in narrow(lines, {"i": INDICES, "j": INDICES})[1:])
     names = {"int64": np.int64, "int32": np.int32, "uint32": lambda x: np.uint32(x & 0xFFFFFFFF)}
     names |= {"remainder": np.remainder, "floor_divide": np.floor_divide}
-    for i, j in ((0, PLACES[1]), (PLACES[1], 0), (5, 5), (1, 3), (0, divisor), (7, 8)):
+    for i, j in ((0, INDICES[1]), (INDICES[1], 0), (5, 5), (1, 3), (0, divisor), (7, 8)):
         given = dict(names, i=np.int64(i), j=np.int64(j))
-        exec("\n".join(narrow(lines, {"i": PLACES, "j": PLACES})), given)
+        exec("\n".join(narrow(lines, {"i": INDICES, "j": INDICES})), given)
         assert (given["r"], given["q"]) == ((i - j) % divisor, (i - j) // divisor)
 
 
 def test_what_is_beyond_32_bits_is_computed_in_64():
     lines = ["r = remainder(i, int64(4294967295))", "s = absolute(r)", "q = floor_divide(r, int64(1))"]
-    assert narrow(lines, {"i": PLACES})[1:] == lines[1:]
+    assert narrow(lines, {"i": INDICES})[1:] == lines[1:]
 
 
 def test_the_quick_tanh_is_within_its_bound_and_never_above_1():
