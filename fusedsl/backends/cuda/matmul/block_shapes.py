@@ -11,12 +11,14 @@ from ..mma.tile_sizes import SWIZZLE_BYTES
 from .tile_shapes import BlockShape, FmaTileShape, MmaTileShape
 
 # measured: H100, 4096³. The share of the peak of each table is of its own instructions: fused multiply-adds of float32
-# for FMA_SHAPES, mma.sync for MMA_SHAPES (16 bits, relative to the first one, which reaches 436 TFLOP/s)
+# for FMA_SHAPES (those of 64 columns or fewer before fragments were read ahead), mma.sync for MMA_SHAPES (16 bits,
+# relative to the first one, which reaches 436 TFLOP/s)
 FMA_SHAPES = (
-    BlockShape(128, 256, block_k=8, warps=(2, 4), peak_fraction=0.706, lanes=(4, 8)),
-    BlockShape(128, 128, block_k=8, warps=(2, 2), peak_fraction=0.70, lanes=(4, 8)),
-    BlockShape(256, 128, block_k=16, warps=(4, 2), peak_fraction=0.64, lanes=(4, 8)),
-    BlockShape(128, 128, block_k=8, warps=(2, 4), peak_fraction=0.63, lanes=(8, 4)),
+    BlockShape(128, 256, block_k=16, warps=(2, 4), peak_fraction=0.77, lanes=(4, 8)),
+    BlockShape(128, 256, block_k=8, warps=(2, 4), peak_fraction=0.74, lanes=(4, 8)),  # less shared memory
+    BlockShape(128, 128, block_k=8, warps=(2, 2), peak_fraction=0.72, lanes=(4, 8)),
+    BlockShape(256, 128, block_k=16, warps=(4, 2), peak_fraction=0.71, lanes=(4, 8)),
+    BlockShape(128, 128, block_k=8, warps=(2, 4), peak_fraction=0.68, lanes=(8, 4)),
     BlockShape(128, 64, block_k=16, warps=(2, 2), peak_fraction=0.655, lanes=(8, 4)),
     BlockShape(64, 64, block_k=16, warps=(2, 2), peak_fraction=0.65, lanes=(8, 4)),
     BlockShape(32, 32, block_k=16, warps=(1, 2), peak_fraction=0.49, lanes=(8, 4)),
@@ -34,9 +36,9 @@ MMA_SHAPES = (
 )
 # mma.sync of float64, relative to the tensor cores' peak, measured likewise; those of 32 rows are not
 DOUBLE_SHAPES = (
-    BlockShape(64, 64, block_k=16, warps=(2, 2), peak_fraction=0.67),
-    BlockShape(64, 128, block_k=16, warps=(2, 2), peak_fraction=0.655),
-    BlockShape(128, 64, block_k=16, warps=(2, 2), peak_fraction=0.645),
+    BlockShape(64, 128, block_k=16, warps=(2, 2), peak_fraction=0.74),
+    BlockShape(64, 64, block_k=16, warps=(2, 2), peak_fraction=0.695),
+    BlockShape(128, 64, block_k=16, warps=(2, 2), peak_fraction=0.695),
     BlockShape(32, 64, block_k=16, warps=(1, 4), peak_fraction=0.4),
 )
 ACCUMULATOR_DTYPE = {  # by operand dtype
