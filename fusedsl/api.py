@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .caller_scope import bind_arguments
 from .config import Options, current, options
 from .errors import ArgumentError, FusedslError, fold, public_api, trimmed
-from .inspection import GivenCall, Inspectable, Inspected, check_save_keywords, split_options
+from .inspection import GivenCall, Inspectable, Inspected, SavedCall, check_save_keywords, split_options
 from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
@@ -215,12 +215,12 @@ class Kernel(Inspectable):
 
         return GraphCall((self.bind(*args, out=out, **named),))
 
-    def _to_save(self, given: GivenCall) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
+    def _to_save(self, given: GivenCall) -> SavedCall:
         text, params, constants = self._definition
-        named, chosen = split_options(given.named, self.params[len(given.args) :], given.options)
+        named, targets = split_options(given.named, self.params[len(given.args) :], given.options)
         check_save_keywords(named, self.params)
         record = {"text": text, "params": params, "constants": dict(constants or {})}
-        return record, self._program, self._bind(given.args, named, given.options), chosen
+        return SavedCall(record, self._program, self._bind(given.args, named, given.options), targets)
 
     @public_api
     def grad(self, wrt: Sequence[str] | str | None = None) -> Kernel:

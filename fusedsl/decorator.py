@@ -15,7 +15,7 @@ from .config import Options, current
 from .context_values import inside
 from .errors import ArgumentError, FusedslError, caller_stacklevel, fold, kind_of, public_api, trimmed
 from .fused_method import FusedMethod
-from .inspection import GivenCall, Inspectable, Inspected, check_save_keywords, split_options
+from .inspection import GivenCall, Inspectable, Inspected, SavedCall, check_save_keywords, split_options
 from .interop.cloudpickle import cloud_pickles, found_by_name
 from .profiler_ranges import profiled_calls
 from .program import Program
@@ -196,16 +196,16 @@ class Fused(Inspectable, Generic[P, R]):
         path = self._trace(call)
         return look(path.program, [*call.values, *path.traced.captures], **chosen)
 
-    def _to_save(self, given: GivenCall) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
+    def _to_save(self, given: GivenCall) -> SavedCall:
         from .aot.function import Retraced, function_to_json
 
         check_save_keywords(given.named, self._keywords)
-        call, chosen = self._split_options(given)
+        call, targets = self._split_options(given)
         traced = self._trace(call).traced
         source = Retraced(self.function, call, traced, source_of(self.function), self.options)
         names = [p.name for p in traced.graph.parameters]
         record = function_to_json(self.function, call, traced, source.text)
-        return record, Program(source, names, self.options), call.values, chosen
+        return SavedCall(record, Program(source, names, self.options), call.values, targets)
 
     @property
     def _title(self) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .inspection import GivenCall, Inspectable, Inspected
+from .inspection import GivenCall, Inspectable, Inspected, SavedCall
 
 if TYPE_CHECKING:
     from .program import Program
@@ -33,7 +33,7 @@ class FusedMethod(Inspectable):
     def _inspect(self, given: GivenCall, look: Callable[..., Inspected]) -> Inspected:
         return self.__func__._inspect(given._replace(args=(self.__self__, *given.args)), look)
 
-    def _to_save(self, given: GivenCall) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
+    def _to_save(self, given: GivenCall) -> SavedCall:
         return self.__func__._to_save(given._replace(args=(self.__self__, *given.args)))
 
     @property

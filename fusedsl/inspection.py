@@ -44,6 +44,15 @@ class GivenCall(NamedTuple):
     options: Mapping[str, Any] = MappingProxyType({})
 
 
+class SavedCall(NamedTuple):
+    """What `save` writes for some arguments."""
+
+    record: dict[str, Any]  # of what is called
+    program: Program
+    values: Sequence[Any]
+    targets: dict[str, Any]  # the option `cc`, if it was given
+
+
 class Inspectable(ABC):
     """What `Kernel` and `Fused` share: inspection of a call, whose arguments are arrays, or specs in their place.
 
@@ -55,11 +64,8 @@ class Inspectable(ABC):
         """The result of `look`, given the program that these arguments would run, its values, and the options."""
 
     @abstractmethod
-    def _to_save(self, given: GivenCall) -> tuple[dict[str, Any], Program, Sequence[Any], dict[str, Any]]:
-        """What `save` writes for these arguments: the record of what is called, its program, its values; the options.
-
-        ArgumentError for `device=`.
-        """
+    def _to_save(self, given: GivenCall) -> SavedCall:
+        """What `save` writes for these arguments. ArgumentError for `device=`."""
 
     @property
     @abstractmethod
@@ -172,8 +178,8 @@ class Inspectable(ABC):
         """
         from .aot.save import save
 
-        record, program, values, targets = self._to_save(GivenCall(args, named, {"cc": cc}))
-        save(path, record, program, values, **targets)
+        saved = self._to_save(GivenCall(args, named, {"cc": cc}))
+        save(path, saved.record, saved.program, saved.values, **saved.targets)
 
 
 def split_options(

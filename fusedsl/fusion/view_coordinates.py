@@ -42,12 +42,12 @@ def through_index(n: Node, at: Coordinates) -> Coordinates:
 
 def below_index(n: Node, axis: int) -> int | None:
     """The operand's axis that an axis of a basic index covers entirely, or None."""
-    below = above = 0
+    operand_axis = result_axis = 0
     for entry in n.attr:
-        if above == axis and entry[0] == "slice":
-            return below if entry[1:] == (0, 1, n.args[0].type.shape[below]) else None
-        below += entry[0] != "new"
-        above += entry[0] != "int"
+        if result_axis == axis and entry[0] == "slice":
+            return operand_axis if entry[1:] == (0, 1, n.args[0].type.shape[operand_axis]) else None
+        operand_axis += entry[0] != "new"
+        result_axis += entry[0] != "int"
     return None
 
 

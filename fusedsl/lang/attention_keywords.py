@@ -76,5 +76,7 @@ def missing_name_help(name: str) -> str | None:
     if name == "lengths":
         return "pass lengths=..., which score and mask may read"
     if name in KEYWORDS:
-        return f"what {name}= is given is no array of the expressions: pass it once more, by another name"
+        return (
+            f"{name}= is an option of attention, which score and mask do not see: pass the value again, by another name"
+        )
     return None

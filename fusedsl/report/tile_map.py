@@ -1,4 +1,4 @@
-"""Tile maps: which key tiles of an attention kernel are skipped, masked or full, for each query tile."""
+"""Tile maps: which key tiles of an attention kernel are empty, partial or full, for each query tile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CPU_TILE = 64  # queries and keys of a drawn tile on the CPU, whose tiles are ve
 
 @dataclass(frozen=True)
 class TileMap:
-    """The block mask of one kernel: a digit a cell (0 skipped, 1 masked, 2 full), and how many tiles are which.
+    """The block mask of one kernel: a digit a cell (0 empty, 1 partial, 2 full), and how many tiles are which.
 
     `tile` and `cell` are queries and keys. Without cells, `note` says why.
     """
@@ -34,7 +34,7 @@ class TileMap:
     tile: tuple[int, int]
     cell: tuple[int, int]
     cells: tuple[str, ...]
-    counts: tuple[int, int, int]  # of tiles that are skipped, masked and full
+    counts: tuple[int, int, int]  # of empty, partial and full tiles
     note: str = ""
 
 
@@ -93,12 +93,12 @@ def _known(
 
 def _states(mask: BlockMask, known: Mapping[str, Any], sides: tuple[int, int]) -> np.ndarray:
     values = evaluate_body(mask.body, known)
-    some, every = (np.broadcast_to(values[v.name], sides) for v in mask.body.results)
-    return np.where(some, np.where(every, FULL, PARTIAL), EMPTY)
+    any_active, all_active = (np.broadcast_to(values[v.name], sides) for v in mask.body.results)
+    return np.where(any_active, np.where(all_active, FULL, PARTIAL), EMPTY)
 
 
 def _downsampled(tiles: TileMap, states: np.ndarray) -> TileMap:
-    """The map with at most so many cells along a side: a cell of unlike tiles is masked."""
+    """The map with at most so many cells along a side: a cell of unlike tiles is partial."""
     steps = [-(-n // CELLS) for n in states.shape]
     cells = []
     for row in range(0, states.shape[0], steps[0]):

@@ -15,7 +15,7 @@ from .extrema import WORDS
 from .llvm_values import LLVMValue, llvm_type
 from .matmul_microkernel import WORD, splat
 from .memory import POINTER_TYPE, stored_type
-from .vector_registers import VectorRegisters
+from .vector_registers import PREFER_VECTOR_WIDTH, VectorRegisters
 
 BLOCK = 4  # vectors of a block
 NONE = WORD(-1)  # no element is better
@@ -32,7 +32,7 @@ def first_better(vectors: VectorRegisters, fold: str, d: DType) -> Callable[...,
             function = ir.Function(builder.module, ir.FunctionType(WORD, [POINTER_TYPE, WORD, llvm_type(d)]), name)
             function.linkage = "internal"
             function.attributes.add("noinline")
-            set.add(function.attributes, '"prefer-vector-width"="512"')
+            set.add(function.attributes, PREFER_VECTOR_WIDTH)
             _Search(function, d, vectors.bytes // d.itemsize, fold == "argmax").write()
         return LLVMValue(builder, INT64, builder.call(function, [pointer, count.value, best.value]))
 

@@ -19,6 +19,7 @@ from ...generated_code import syntax_tree
 from ...ir.types import BOOL, FLOAT64, INT64, DType
 from .llvm_values import LLVMValue, literal, llvm_type
 from .memory import POINTER_TYPE, KernelModule
+from .vector_registers import PREFER_VECTOR_WIDTH
 from .vocabulary import OPERATORS, POINTER, Word
 
 WORD = ir.IntType(64)
@@ -79,7 +80,7 @@ def lowered(node: ast.FunctionDef, names: Mapping[str, Any], symbol: str) -> ir.
     function.args[0].add_attribute("noalias")
     function.attributes.add("nounwind")
     # a string attribute: llvmlite lists only enumerated ones
-    set.add(function.attributes, '"prefer-vector-width"="512"')
+    set.add(function.attributes, PREFER_VECTOR_WIDTH)
     writer = FunctionWriter(function, names)
     for argument, kind, value in zip(node.args.args, KINDS, function.args):
         writer.assign(argument.arg, Computed(kind, value))

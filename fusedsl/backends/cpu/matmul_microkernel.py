@@ -10,7 +10,7 @@ from llvmlite import ir
 from ...ir.types import DType
 from .llvm_values import LLVMValue, llvm_type
 from .memory import POINTER_TYPE
-from .vector_registers import TILE_PRODUCT, VectorRegisters, tile_shape
+from .vector_registers import PREFER_VECTOR_WIDTH, TILE_PRODUCT, VectorRegisters, tile_shape
 
 WORD = ir.IntType(64)
 
@@ -34,7 +34,7 @@ def _outlined_function(module: ir.Module, name: str, numbers: int, write: Callab
         function = ir.Function(module, kind, name)
         function.linkage = "internal"
         function.attributes.add("noinline")
-        set.add(function.attributes, '"prefer-vector-width"="512"')
+        set.add(function.attributes, PREFER_VECTOR_WIDTH)
         for pointer in function.args[:3]:
             pointer.add_attribute("noalias")
         write(function)

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from ...ir.types import DType
 
+PREFER_VECTOR_WIDTH = (
+    '"prefer-vector-width"="512"'  # an attribute of functions: the widest vectors of LLVM's vectoriser
+)
 TILE_PRODUCT = "tile_product"  # the word of the matmul microkernel, per dtype
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...ir.types import DType
 from ...kernel_ir.kernel import KernelIR, Operand
 from ...kernel_ir.memory_access import ACCESS_BYTES
-from .split_heuristics import finishes_at_once
+from .split_heuristics import has_no_pass_after_reduction
 
 # Canonical numbers of rows, for which a schedule is chosen whatever number a call has.
 FEW = 1  # a single row, which several blocks may share
@@ -38,6 +38,6 @@ def batch_invariant_form(kernel: KernelIR, extents: tuple[int, ...]) -> tuple[Ke
     positions = tuple(replace(p, axis=max(0, p.axis - axes + 1)) for p in kernel.positions)
     operands = tuple(map(alike, kernel.operands))
     form = replace(kernel, row_axes=1, operands=operands, positions=positions, index64=True)
-    may_share = finishes_at_once(kernel) and not any(phase.scans or phase.sort for phase in kernel.phases)
+    may_share = has_no_pass_after_reduction(kernel) and not any(phase.scans or phase.sort for phase in kernel.phases)
     rows = (STRIP if kernel.row_vector_width else FEW) if may_share else MANY
     return form, (rows, *extents[axes:])

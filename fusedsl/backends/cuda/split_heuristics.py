@@ -38,7 +38,7 @@ def state_words(phases: Sequence[Phase]) -> int:
     return max((sum(max(1, v.dtype.bits // 32) for u in p.folds for v in u.accumulators) for p in phases), default=0)
 
 
-def finishes_at_once(kernel: KernelIR) -> bool:
+def has_no_pass_after_reduction(kernel: KernelIR) -> bool:
     """Is all work on elements over after the first folds? Then the last block of a row can finish it alone."""
     return all(not (phase.folds or phase.stores) for phase in kernel.phases[1:])
 

@@ -18,7 +18,7 @@ from .sm90_schedule import block_mask_words
 ROWS = 16  # query rows of a warp
 MMA_K = 16  # q·k sums are padded to a multiple of it
 WIDEST = {"float16": 256, "bfloat16": 256, "float32": 256, "float64": 64}  # output columns that fit in registers
-TILE_SHAPES = ((8, 64), (4, 64), (4, 32), (2, 32), (2, 16))  # (warps, kv_columns), the best first
+TILE_SHAPES = ((8, 64), (4, 64), (4, 32), (2, 32), (2, 16))  # (warps, kv_columns), in order of preference
 FMA_TILE_SHAPES = TILE_SHAPES[1:]  # of products by fused multiply-adds
 NARROW = 64  # up to this head dimension, two blocks of eight warps share an SM
 KV_COLUMNS = ((192, 16), (128, 32), (-1, 64))  # (output words more than this, most score columns)

@@ -9,7 +9,7 @@ from ....ir.ops import OPS
 from ....kernel_ir.instruction_cost import instruction_cost
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import register_count
-from ..split_heuristics import choose_blocks_per_row, finishes_at_once, fold_bytes, row_length, state_words
+from ..split_heuristics import choose_blocks_per_row, fold_bytes, has_no_pass_after_reduction, row_length, state_words
 from .layout import LoopedColumnSchedule, strips_of_lanes, vectors_of_row
 
 WARP, BLOCK = 32, 128  # threads of a warp, of a block
@@ -62,7 +62,7 @@ def schedule_pairs(
     An element of a column is read once for all rows of a thread, and the lanes of a warp read the same ones. Unless
     `dynamic_block`, lanes and levels are compiled.
     """
-    width, columns, alone = kernel.row_vector_width, row_length(kernel, extents), finishes_at_once(kernel)
+    width, columns, alone = kernel.row_vector_width, row_length(kernel, extents), has_no_pass_after_reduction(kernel)
     vectors = max(1, most_pairs(kernel) // width)
     while vectors > 1 and (pair_registers(kernel, width, vectors) > MOST_REGISTERS or vectors > columns):
         vectors //= 2

@@ -12,8 +12,8 @@ from ....kernel_ir.register_pressure import Tiling, folding_registers, predicted
 from ..split_heuristics import (
     BLOCK_OVERHEAD,
     choose_blocks_per_row,
-    finishes_at_once,
     fold_bytes,
+    has_no_pass_after_reduction,
     row_length,
     state_words,
 )
@@ -56,13 +56,13 @@ def schedule_columns(
     """
     if kernel.is_pairwise:
         return schedule_pairs(kernel, extents, hardware, dynamic_block)
-    if not finishes_at_once(kernel):
+    if not has_no_pass_after_reduction(kernel):
         resident = _resident(kernel, extents, hardware) if kernel.resident else None
         return resident or _looped(kernel, extents, hardware, 0)
-    return _finished_at_once(kernel, extents, hardware, dynamic_block, 2)
+    return _without_second_pass(kernel, extents, hardware, dynamic_block, 2)
 
 
-def _finished_at_once(
+def _without_second_pass(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, dynamic_block: bool, max_unroll: int
 ) -> LoopedColumnSchedule:
     """A loop over strips whose folds are all there is; of long ones up to `max_unroll` times as much is in flight."""
@@ -82,8 +82,8 @@ def schedule_dynamic_columns(
     if kernel.is_pairwise:
         return schedule_pairs(kernel, extents, hardware, not listed)
     listed = listed and row_length(kernel, extents) < MANY
-    if finishes_at_once(kernel) and not listed:
-        return _finished_at_once(kernel, extents, hardware, True, 1)
+    if has_no_pass_after_reduction(kernel) and not listed:
+        return _without_second_pass(kernel, extents, hardware, True, 1)
     looped = _looped(kernel, (MANY,) * len(extents), hardware, 0)
     count, steps = strip_count(looped, kernel, extents), -(-row_length(kernel, extents) // looped.tile_reduced)
     parts = 1 if listed else max(1, min(hardware.multiprocessors * looped.blocks // count, steps))
@@ -193,7 +193,7 @@ def _widened(
     Measured on an H200, sums of 16-bit elements with levels 16, 8, 4, 2 and 1 deep: of 256 × 1,048,576 129, 128, 125,
     123 and 122 us, of 16 × 16,777,216 with 4, 2 and 1 155, 133 and 132 us; of float32 243.5 … 239.5 and 269 … 259 us.
     """
-    if kernel.shifted or not finishes_at_once(kernel):
+    if kernel.shifted or not has_no_pass_after_reduction(kernel):
         return schedule
     tried = [schedule]
     while tried[-1].blocks_per_strip == 1 and tried[-1].threads_y > 1:
@@ -219,7 +219,9 @@ def _element_bytes(kernel: KernelIR) -> list[int]:
 
 def _states_at_once(kernel: KernelIR) -> int:
     """States of each element that a thread holds beside those of the tile that it works on."""
-    lasting = finishes_at_once(kernel) and all(phase.reuses_reference or not phase.folds for phase in kernel.phases)
+    lasting = has_no_pass_after_reduction(kernel) and all(
+        phase.reuses_reference or not phase.folds for phase in kernel.phases
+    )
     return 1 if lasting or state_words(kernel.phases) == 1 else STATES
 
 
@@ -248,7 +250,7 @@ def _loop_over(
     blocks = min(blocks_for(hardware, need, threads), max(1, fits))
     blocks = min(blocks, SHIFTED_BLOCKS) if kernel.shifted else blocks
     count = strips_of_lanes(kernel, extents, lanes)
-    slots, alone = hardware.multiprocessors * blocks, finishes_at_once(kernel)
+    slots, alone = hardware.multiprocessors * blocks, has_no_pass_after_reduction(kernel)
     registers = predicted_registers(kernel, hardware, need, blocks, threads)
     steps = -(-reduced // (levels * vectors))
     parts = choose_blocks_per_row(count, steps, slots) if alone else max(1, min(slots // count, steps))

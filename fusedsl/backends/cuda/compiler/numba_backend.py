@@ -74,20 +74,20 @@ class Emitter:
         return self.builder.call(function, list(values))
 
     def phi(self, *arrivals: tuple[Sequence[ir.Value], ir.Block]) -> list[ir.Value]:
-        """The values that come from the block that was left."""
+        """Phi nodes, one for each value, with an incoming edge from each of these blocks."""
         phis = [self.builder.phi(value.type) for value in arrivals[0][0]]
         for values, block in arrivals:
             for phi, value in zip(phis, values):
                 phi.add_incoming(value, block)
         return phis
 
-    def if_else(self, condition: ir.Value, *ways: Callable[[], Sequence[ir.Value]]) -> list[ir.Value]:
+    def if_else(self, condition: ir.Value, *branches: Callable[[], Sequence[ir.Value]]) -> list[ir.Value]:
         """What the first of two functions computes where a condition holds, and the second where not."""
         arrivals = []
-        with self.builder.if_else(condition) as branches:
-            for branch, way in zip(branches, ways):
-                with branch:
-                    arrivals.append((way(), self.builder.block))
+        with self.builder.if_else(condition) as blocks:
+            for block, branch in zip(blocks, branches):
+                with block:
+                    arrivals.append((branch(), self.builder.block))
         return self.phi(*arrivals)
 
     def unlikely(

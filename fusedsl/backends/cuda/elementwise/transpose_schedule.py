@@ -50,20 +50,20 @@ class TransposeSchedule(Schedule):
         """The iteration axes in the order in which blocks are numbered, the last one fastest."""
         return (*(a for a in range(axes - 1) if a != self.axis), self.axis, axes - 1)
 
-    def counts(self, extents: tuple[int, ...]) -> tuple[int, ...]:
+    def grid_shape(self, extents: tuple[int, ...]) -> tuple[int, ...]:
         """Blocks along each of `grid_axes`."""
         axes = (self.axis, len(extents) - 1)
         return tuple(-(-extents[a] // self.edge) if a in axes else extents[a] for a in self.grid_axes(len(extents)))
 
     def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
-        return self.counts(extents)[1:]
+        return self.grid_shape(extents)[1:]
 
     def holds_tables(self, kernel: KernelIR) -> bool:
         tile_bytes = self.edge * self.edge * sum(kernel.operands[k].dtype.itemsize for k in self.transposed)
         return tile_bytes + MOST_BYTES <= SHARED
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-        return LaunchConfig(max(1, prod(self.counts(extents))), self.threads)
+        return LaunchConfig(max(1, prod(self.grid_shape(extents))), self.threads)
 
 
 def schedule_transpose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> TransposeSchedule | None:

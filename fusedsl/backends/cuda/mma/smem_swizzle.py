@@ -157,13 +157,13 @@ def row_addresses(lines: int, width: int, threads: int, across: bool) -> Callabl
 
 
 def put_rows(name: str, lines: int, width: int) -> Callable:
-    """`put_rows(to, lines, columns, values)`: store elements to a tile, except those beyond it."""
+    """`put_rows(to, lines, columns, values)`: store elements to a tile, predicated: those beyond it are dropped."""
     kind, size = dtype(name), dtype(name).itemsize
 
     @emitted(types.void)
-    def emit(e, base, rows, steps, values, *, kinds):
+    def emit(e, base, lines_of, columns, values, *, kinds):
         b = e.builder
-        for line, column, value in zip(*(e.unpack(x, EACH) for x in (rows, steps, values))):
+        for line, column, value in zip(*(e.unpack(x, EACH) for x in (lines_of, columns, values))):
             line, column = b.trunc(line, I32), b.trunc(column, I32)
             (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, kinds[3].dtype)])
             inside = b.and_(b.icmp_unsigned("<", line, I32(lines)), b.icmp_unsigned("<", column, I32(width)))

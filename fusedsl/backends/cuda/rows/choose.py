@@ -9,7 +9,7 @@ from math import prod
 
 from ....hardware import Hardware
 from ....kernel_ir.kernel import KernelIR
-from ..split_heuristics import finishes_at_once
+from ..split_heuristics import has_no_pass_after_reduction
 from .cooperative import schedule_cooperative
 from .dynamic_threads import schedule_dynamic_threads
 from .looped import schedule_looped
@@ -38,7 +38,7 @@ def schedule_rows(
     """
     if kernel.resident:
         schedule: RowSchedule | None = schedule_dynamic_threads(kernel, extents, hardware) if flexible else None
-        held = contiguous(kernel) or (spans_axes(kernel) and not finishes_at_once(kernel))
+        held = contiguous(kernel) or (spans_axes(kernel) and not has_no_pass_after_reduction(kernel))
         if schedule is None and held:
             schedule = schedule_resident(kernel, extents, hardware)
         schedule = schedule_persistent_cluster(kernel, extents, hardware, schedule) or schedule

@@ -11,7 +11,7 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.register_pressure import Tiling, folding_registers, predicted_registers
 from ..schedule_base import Extents
-from ..split_heuristics import choose_blocks_per_row, exchange_count, finishes_at_once, row_length
+from ..split_heuristics import choose_blocks_per_row, exchange_count, has_no_pass_after_reduction, row_length
 from .looped import schedule_looped
 from .schedule import RowSchedule, contiguous, row_width
 
@@ -69,7 +69,7 @@ def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: H
     width = row_width(kernel)
     full = [k for k in kernel.element_operands if "0" not in kernel.operands[k].strides[kernel.row_axes :]]
     spare = SPARE_REGISTERS + (WIDE_REGISTERS if kernel.index64 else 0)
-    together = not finishes_at_once(kernel)
+    together = not has_no_pass_after_reduction(kernel)
     expensive = any(special_functions(part.element.instructions) for phase in kernel.phases for part in phase.passes)
     ahead = not together and expensive and sum(k < kernel.inputs for k in full) == 1
     bytewise = bool(full) and not ahead and all(kernel.operands[k].dtype.itemsize == 1 for k in full)

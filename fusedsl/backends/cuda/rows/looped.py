@@ -9,7 +9,7 @@ from ....hardware import Hardware, blocks_for, occupancy, registers_for
 from ....kernel_ir.instruction_cost import special_functions
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
-from ..split_heuristics import finishes_at_once
+from ..split_heuristics import has_no_pass_after_reduction
 from .schedule import LOOP_BLOCK, WARP, LoopedRowSchedule, contiguous, needs_whole_block, row_width
 
 LOOP_ELEMENTS = 8  # a thread's tile in a loop over single elements
@@ -31,7 +31,7 @@ def schedule_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
         width, threads, across = 1, _loop_threads(columns, 32), True
     else:
         width, across = row_width(kernel), False
-        limit = MOST_STREAMING if finishes_at_once(kernel) else MOST_REREADING
+        limit = MOST_STREAMING if has_no_pass_after_reduction(kernel) else MOST_REREADING
         threads = _team(columns, rows, width * _loop_vectors(kernel, width), limit, hardware)
     vectors = _loop_vectors(kernel, width)
     shared_rows = WARP if across else max(1, LOOP_BLOCK // threads) if threads <= WARP else 1
@@ -43,11 +43,11 @@ def schedule_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
         threads //= 2
     blocks = blocks_for(hardware, need, threads * shared_rows)
     most = blocks
-    if not across and finishes_at_once(kernel):
+    if not across and has_no_pass_after_reduction(kernel):
         blocks = _fuller(-(-rows // shared_rows), blocks, threads * shared_rows, hardware)
     registers = predicted_registers(kernel, hardware, need, blocks, threads * shared_rows)
     how = "neighbouring rows on neighbouring threads" if across else f"{threads} threads a row"
-    if contiguous(kernel) and finishes_at_once(kernel):
+    if contiguous(kernel) and has_no_pass_after_reduction(kernel):
         reason = f"rows of {columns} are streamed once, {how}, with the next tile in flight"
         reason += f"; {blocks} blocks an SM rather than {most}: the last wave is fuller" if blocks < most else ""
     else:
@@ -97,7 +97,13 @@ def prefers_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwar
         return False
     many = prod(extents[: kernel.row_axes]) >= STREAM_ROWS * hardware.multiprocessors
     expensive = any(special_functions(part.element.instructions) for phase in kernel.phases for part in phase.passes)
-    return many and expensive and contiguous(kernel) and finishes_at_once(kernel) and not needs_whole_block(kernel)
+    return (
+        many
+        and expensive
+        and contiguous(kernel)
+        and has_no_pass_after_reduction(kernel)
+        and not needs_whole_block(kernel)
+    )
 
 
 def _loop_vectors(kernel: KernelIR, width: int) -> int:

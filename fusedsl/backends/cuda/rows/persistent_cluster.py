@@ -9,7 +9,7 @@ from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.register_pressure import Tiling, required_registers
 from ..schedule_base import Extents
-from ..split_heuristics import finishes_at_once
+from ..split_heuristics import has_no_pass_after_reduction
 from .schedule import LONG_CLASSES, LONG_ROW, RowSchedule, cluster_sizes, needs_whole_block
 from .smem import COPY_BYTES, COPY_FROM
 from .tile_shape import RowProblem, can_chunk_epilogue, epilogue_vectors_of
@@ -104,7 +104,7 @@ def schedule_persistent_cluster(
         kernel.column_axes != 1
         or columns <= LONG_ROW
         or needs_whole_block(kernel)
-        or finishes_at_once(kernel)
+        or has_no_pass_after_reduction(kernel)
         or kernel.batch_invariant_width
     ):
         return None

@@ -28,7 +28,7 @@ IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have in flight
 STAGES = 8  # rows of a group in shared memory, at most
 RESERVED = 1 << 10  # bytes of a block's shared memory that the system takes
 LINE = 32  # columns of a strip, and what lines of states are padded to
-AT_ONCE = 12  # loads of states that a warp has in flight, at most
+MOST_LOADS_IN_FLIGHT = 12  # loads of states that a warp has in flight, at most
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def schedule_rows_and_columns(
     thread take 63 µs, 32 take 71, 8 (a single group on an SM) take 93; two rows at a time in a group take 66;
     more than 64 KiB of loads in flight gain nothing. About 8 µs are the waiting of all blocks for the last one and
     what comes after it, whatever the number of rows. The rest is instructions, 42 an element: where phases of several
-    rows shared one join, 4096 × 8192 took 80 instead of 82 µs, and shorter rows 3-5 % longer.
+    rows shared one barrier, 4096 × 8192 took 80 instead of 82 µs, and shorter rows 3-5 % longer.
     """
     if 0 in extents or not _in_lines(kernel):
         return None
@@ -89,28 +89,28 @@ def schedule_rows_and_columns(
     per_element = register_count(value.dtype for use in kernel.column_reductions for value in use.accumulators)
     width = _width(kernel, columns)
     threads, vectors = _shape(columns, width, max(per_element, 2))
-    ahead = _ahead(kernel, width, hardware)
-    same = tuple(k for k in range(kernel.inputs) if _same_in_all_rows(kernel, k))
+    prefetched = _prefetched(kernel, width, hardware)
+    row_invariant = tuple(k for k in range(kernel.inputs) if _same_in_all_rows(kernel, k))
     packed = width > 1
-    load = [kernel.operands[k].dtype for k in _varying(kernel) if k not in ahead]
+    load = [kernel.operands[k].dtype for k in _varying(kernel) if k not in prefetched]
     own = register_count(_computed(kernel)) + 2 * register_count(load, packed)
-    fixed = register_count((kernel.operands[k].dtype for k in same), packed)
+    fixed = register_count((kernel.operands[k].dtype for k in row_invariant), packed)
     per_element += own + WORK_WORDS
-    need = round(ADDRESSING + (per_element + fixed) * width * vectors)
-    if same and need > registers_for(hardware, 1, threads):
-        same, need = (), round(ADDRESSING + per_element * width * vectors)
+    registers_needed = round(ADDRESSING + (per_element + fixed) * width * vectors)
+    if row_invariant and registers_needed > registers_for(hardware, 1, threads):
+        row_invariant, registers_needed = (), round(ADDRESSING + per_element * width * vectors)
     whole = columns // (width * threads) if columns % width == 0 else 0
-    row = sum(_line(kernel.operands[k].dtype, width, vectors, threads) for k in ahead)
-    for groups in range(_row_groups(hardware, need, threads, exchange_count(kernel), width), 0, -1):
-        stages = min(STAGES, max(2, 1 + -(-IN_FLIGHT // (row * groups)))) if ahead else 1
-        at_once = min(AT_ONCE, -(-min(hardware.multiprocessors, rows) * WARP // (threads * groups)))
-        schedule = RowColumnSchedule(width, vectors, whole, threads, groups, ahead, same, stages, at_once)
+    row = sum(_line(kernel.operands[k].dtype, width, vectors, threads) for k in prefetched)
+    for groups in range(_row_groups(hardware, registers_needed, threads, exchange_count(kernel), width), 0, -1):
+        stages = min(STAGES, max(2, 1 + -(-IN_FLIGHT // (row * groups)))) if prefetched else 1
+        at_once = min(MOST_LOADS_IN_FLIGHT, -(-min(hardware.multiprocessors, rows) * WARP // (threads * groups)))
+        schedule = RowColumnSchedule(width, vectors, whole, threads, groups, prefetched, row_invariant, stages, at_once)
         while schedule.stages > 2 and not _fits(schedule, kernel, hardware):
             schedule = replace(schedule, stages=schedule.stages - 1)
         if _fits(schedule, kernel, hardware):
             most = registers_for(hardware, 1, schedule.block_threads)
             registers = max(
-                predicted_registers(kernel, hardware, need, 1, schedule.block_threads), min(most, FINISHING)
+                predicted_registers(kernel, hardware, registers_needed, 1, schedule.block_threads), min(most, FINISHING)
             )
             reason = (
                 f"{threads} threads to a row of {columns} keep its columns' states in registers, {vectors} vectors of "
@@ -180,7 +180,7 @@ def _computed(kernel: KernelIR) -> list[DType]:
     return [dtype for name, dtype in results.items() if name in read and name not in loaded]
 
 
-def _ahead(kernel: KernelIR, width: int, hardware: Hardware) -> tuple[int, ...]:
+def _prefetched(kernel: KernelIR, width: int, hardware: Hardware) -> tuple[int, ...]:
     """The operands whose vectors an asynchronous copy can take: of 4, 8 or 16 bytes, from sm_80 on."""
     if hardware.cc < (8, 0):
         return ()
@@ -192,7 +192,7 @@ def _line(dtype: DType, width: int, vectors: int, threads: int) -> int:
     return dtype.itemsize * width * vectors * threads
 
 
-def _row_groups(hardware: Hardware, need: int, threads: int, folds: int, width: int) -> int:
+def _row_groups(hardware: Hardware, registers_needed: int, threads: int, folds: int, width: int) -> int:
     """Teams of a block that has an SM for itself; 0 where a single one takes more registers than there are.
 
     A second one works while the first waits for its folds, where there is much work for the bytes. Measured on an
@@ -204,7 +204,7 @@ def _row_groups(hardware: Hardware, need: int, threads: int, folds: int, width: 
     if threads > WARP:
         most = min(most, NAMED_BARRIERS)
     fits = (n for n in range(most, 0, -1) if threads * n <= hardware.block_threads)
-    return next((n for n in fits if registers_for(hardware, 1, threads * n) >= need), 0)
+    return next((n for n in fits if registers_for(hardware, 1, threads * n) >= registers_needed), 0)
 
 
 def padded_columns(columns: int) -> int:
