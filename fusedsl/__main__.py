@@ -47,7 +47,7 @@ def _version() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Exit codes: 0, 1 if doctor, demo or bench found something wrong, 2 for a faulty request."""
+    """Run one command. Exit codes: 0, 1 if doctor, demo or bench found something wrong, 2 for a usage error."""
     arguments = (sys.argv[1:] if arguments is None else list(arguments)) or ["--help"]
     chosen = parser(arguments).parse_args(arguments)
     try:

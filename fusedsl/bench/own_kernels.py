@@ -58,9 +58,9 @@ def load(place: str, values: Mapping[str, Any], maker: str | None, xp: Any) -> O
 
     A plain function is fused. Raises ArgumentError if the file does not exist or has no such kernel.
     """
-    found = PLACE.fullmatch(place)
-    assert found is not None
-    path, name = Path(found[1]), found[2]
+    match = PLACE.fullmatch(place)
+    assert match is not None
+    path, name = Path(match[1]), match[2]
     if not path.is_file():
         raise ArgumentError(f"there is no file {path}", "argument.file", help="write FILE.py:NAME")
     sys.path.insert(0, str(path.parent.absolute()))  # the file may import its neighbours, as a script does
@@ -69,10 +69,10 @@ def load(place: str, values: Mapping[str, Any], maker: str | None, xp: Any) -> O
     call = value if isinstance(value, (Kernel, Fused)) else Fused(value, current())
     if maker is None:
         return OwnKernel(name, call, _drawn(values, xp))
-    made = _named(names, maker, path)()
-    if not isinstance(made, Mapping):
-        made = dict(zip(_parameters(call), made if isinstance(made, (tuple, list)) else (made,)))
-    return OwnKernel(name, call, {**made, **values})
+    arguments = _named(names, maker, path)()
+    if not isinstance(arguments, Mapping):
+        arguments = dict(zip(_parameters(call), arguments if isinstance(arguments, (tuple, list)) else (arguments,)))
+    return OwnKernel(name, call, {**arguments, **values})
 
 
 def _named(names: Mapping[str, Any], name: str, path: Path) -> Any:

@@ -49,7 +49,7 @@ class ComputedIndex:
 
 
 Coordinates = tuple[Coordinate | ComputedIndex, ...]
-NOWHERE_ELSE = Coordinate(0, 1, None)  # the only index of an axis of extent 1
+UNIT_AXIS_COORDINATE = Coordinate(0, 1, None)  # the only index of an axis of extent 1
 
 
 def position_of(at: Coordinate | ComputedIndex) -> Node:
@@ -72,7 +72,7 @@ def depends_on_axis(at: Coordinates, k: int) -> bool:
 def aligned(shape: tuple[Dim, ...], at: Coordinates) -> Coordinates:
     """Coordinates of a broadcast operand: the trailing ones, index 0 along extents of 1."""
     trailing = at[len(at) - len(shape) :]
-    return tuple(NOWHERE_ELSE if d == 1 else c for d, c in zip(shape, trailing))
+    return tuple(UNIT_AXIS_COORDINATE if d == 1 else c for d, c in zip(shape, trailing))
 
 
 def memory_order(values: Iterable[Node], axes: Iterable[Axis]) -> tuple[Axis, ...]:

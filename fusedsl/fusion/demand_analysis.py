@@ -156,7 +156,7 @@ def is_bound(c: Coordinate | ComputedIndex) -> bool:
 def count_reads(demands: Iterable[Coordinates]) -> int:
     """Number of distinct coordinates at which an array is read; a reduction along a whole axis includes elementwise
     reads."""
-    kinds = dict.fromkeys(tuple("all" if is_bound(c) and _is_whole(c) else c for c in at) for at in demands)
+    kinds = dict.fromkeys(tuple("all" if is_bound(c) and _is_identity(c) else c for c in at) for at in demands)
     return len(kinds) - sum(any(a is not b and _within(a, b) for b in kinds) for a in kinds)
 
 
@@ -168,18 +168,23 @@ def count_read_patterns(demands: Iterable[Coordinates]) -> int:
     kinds = dict.fromkeys(
         tuple("all" if is_bound(c) else "computed" if isinstance(c, ComputedIndex) else c for c in at) for at in demands
     )
-    return len(kinds) - sum(any(_within(a, b) and not _alls(b) and _alls(a) == 1 for b in kinds) for a in kinds)
+    return len(kinds) - sum(
+        any(_within(a, b) and not _reduced_axes(b) and _reduced_axes(a) == 1 for b in kinds) for a in kinds
+    )
 
 
 def _within(a: tuple, b: tuple) -> bool:
     return a != b and all(x == y or x == "all" for x, y in zip(a, b))
 
 
-def _alls(kind: tuple) -> int:
+def _reduced_axes(kind: tuple) -> int:
+    """The number of axes along which a reduction reads."""
     return sum(c == "all" for c in kind)
 
 
-def _is_whole(c: Coordinate | ComputedIndex) -> bool:
+def _is_identity(c: Coordinate | ComputedIndex) -> bool:
+    """Whether the index is the position on its axis. That axis may be shorter than the array's: a prefix, as in
+    sum(x[:5]), counts as the whole axis, since the counts are estimates that decide what is stored."""
     return isinstance(c, Coordinate) and (c.start, c.step) == (0, 1)
 
 

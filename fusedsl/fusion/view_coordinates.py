@@ -10,7 +10,7 @@ from ..ir.gathers import CHECKED, GUARDED, INSIDE
 from ..ir.graph import Node, Type, constant, is_literal, node
 from ..ir.types import BOOL, INT64, UINT64
 from .coordinates import (
-    NOWHERE_ELSE,
+    UNIT_AXIS_COORDINATE,
     Axis,
     ComputedIndex,
     Coordinate,
@@ -60,32 +60,32 @@ def _moved(c: Coordinate | ComputedIndex, start: Dim, step: int) -> Coordinate |
 
 
 def through_gather(
-    n: Node, at: Coordinates, positions: Sequence[Node], settled: Callable[[Dim], Dim] = lambda d: d
+    n: Node, at: Coordinates, positions: Sequence[Node], canonical_dim: Callable[[Dim], Dim] = lambda d: d
 ) -> tuple[Coordinates, Node | None]:
     """Coordinates in the operand of a gather, and whether the element is in range (None: it is, or need not be).
 
-    Extents are compared as `settled` writes them.
+    Extents are compared in the form that `canonical_dim` gives them.
     """
     mode, entries = n.attr
     guarded = any(isinstance(c, ComputedIndex) and c.inside is not None for c in at)
     inner: list[Coordinate | ComputedIndex] = []
     for extent, (kind, k) in zip(n.args[0].type.shape, entries):
         if kind == "axis":
-            inner.append(NOWHERE_ELSE if extent == 1 else at[k])
+            inner.append(UNIT_AXIS_COORDINATE if extent == 1 else at[k])
         else:
-            inner.append(_gathered(mode, guarded, positions[k], extent, settled))
+            inner.append(_gathered(mode, guarded, positions[k], extent, canonical_dim))
     inside = [c.inside for c, (kind, _) in zip(inner, entries) if kind == "at" and isinstance(c, ComputedIndex)]
     return tuple(inner), all_of(inside) if mode == CHECKED else None
 
 
 def _gathered(
-    mode: str, guarded: bool, position: Node, extent: Dim, settled: Callable[[Dim], Dim]
+    mode: str, guarded: bool, position: Node, extent: Dim, canonical_dim: Callable[[Dim], Dim]
 ) -> Coordinate | ComputedIndex:
     """The index at a position. An element that is read under a guard may be out of range in any mode."""
     plain = as_coordinate(position)
     if plain is not None:
-        plain = Coordinate(settled(plain.start), plain.step, plain.axis)
-        if (mode == INSIDE and not guarded) or _covers(plain, settled(extent)):
+        plain = Coordinate(canonical_dim(plain.start), plain.step, plain.axis)
+        if (mode == INSIDE and not guarded) or _always_in_range(plain, canonical_dim(extent)):
             return plain
     if mode == INSIDE:
         if guarded:  # the guard of another index does not reach what a view below reads by this one
@@ -99,7 +99,7 @@ def _gathered(
     return ComputedIndex(counted, in_range(counted, extent), sure=True) if checked else ComputedIndex(counted)
 
 
-def _covers(c: Coordinate, extent: Dim) -> bool:
+def _always_in_range(c: Coordinate, extent: Dim) -> bool:
     """Whether a coordinate is in range on an axis of this extent for every iteration, even if the extent may be 0."""
     if c.axis is None:
         return isinstance(c.start, int) and isinstance(extent, int) and 0 <= c.start < extent
@@ -113,7 +113,7 @@ def through_reshape(n: Node, at: Coordinates) -> Coordinates:
     """
     old, new = n.args[0].type.shape, n.type.shape
     first, last = shared_ends(old, new)
-    inner = [NOWHERE_ELSE] * len(old)  # type: list[Coordinate | ComputedIndex]
+    inner = [UNIT_AXIS_COORDINATE] * len(old)  # type: list[Coordinate | ComputedIndex]
     before, after = non_unit_axes(old), non_unit_axes(new)
     for a, c in zip(before[:first] + before[len(before) - last :], after[:first] + after[len(after) - last :]):
         inner[a] = at[c]

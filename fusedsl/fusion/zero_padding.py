@@ -15,14 +15,14 @@ Widths = tuple[tuple[Dim, Dim], ...]  # zeros before and behind along each axis
 
 def padded_temporaries(groups: Iterable[FusionGroup], types: Mapping[tuple[str, int], Type]) -> dict[int, Widths]:
     """The zeros of each temporary, by number, that a kernel of its own fills so; `types` are those of all arrays."""
-    found = dict[int, Widths]()
+    padded = dict[int, Widths]()
     for group in groups:
         if group.is_elementwise and not group.attention and not group.scatters and len(group.all_stores) == 1:
             (store,) = group.all_stores
             widths = _widths(store, types) if store.kind == "temporary" and not store.offsets else None
             if widths is not None:
-                found[store.index] = widths
-    return found
+                padded[store.index] = widths
+    return padded
 
 
 def _widths(store: ScalarStore, types: Mapping[tuple[str, int], Type]) -> Widths | None:

@@ -210,7 +210,7 @@ class GraphBuilder(ExtentBuilder):
         """(operands that promotion depends on, dtype to compute in, dtype of the result)."""
         values = self._values(op, args)
         strong = [a.type.dtype for a in values if not a.type.weak]
-        dtypes = tuple(self._met(a, strong, op) for a in values)
+        dtypes = tuple(self._promote_weak(a, strong, op) for a in values)
         try:
             compute, result = infer(op, dtypes)
         except RuleError as error:
@@ -223,8 +223,8 @@ class GraphBuilder(ExtentBuilder):
         """The dtype that an operation of the table computes these operands in."""
         return self._operands(OPS[name], args)[1]
 
-    def _met(self, x: Node, strong: list[DType], op: Op) -> DType:
-        """The dtype that a weak operand takes beside these strong operands."""
+    def _promote_weak(self, x: Node, strong: list[DType], op: Op) -> DType:
+        """The dtype that a weak operand takes beside these strong operands; a strong operand keeps its own."""
         if not x.type.weak or not strong:
             return x.type.dtype
         common = strong[0]

@@ -49,5 +49,5 @@ def over_merged_axes(phase: Phase, rows: Sequence[int], merged: Sequence[tuple[i
     if phase.groups is None:
         return phase
     own = phase.groups.axis
-    found = next((n for n, axes in enumerate(merged) if axes and axes[-1] == own), -1)
-    return replace(phase, groups=replace(phase.groups, axis=found, size=rows[own] if found >= 0 else 0))
+    axis = next((n for n, axes in enumerate(merged) if axes and axes[-1] == own), -1)
+    return replace(phase, groups=replace(phase.groups, axis=axis, size=rows[own] if axis >= 0 else 0))

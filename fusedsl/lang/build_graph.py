@@ -43,49 +43,52 @@ def parameter_names(program: ParsedText, shadowed: Collection[str] = ()) -> tupl
     names = [name for name, _ in free_names(program)]
     if not any(name in DTYPES for name in names):
         return tuple(names)
-    children = (child for part in program.parts for child in _operands(part))
+    children = (child for node in program.parts for child in _operands(node))
     operands = {child.name for child in children if isinstance(child, Name) and child.name in DTYPES}
     return tuple(name for name in names if name not in DTYPES or name in operands or name in shadowed)
 
 
 def undefined(
-    program: ParsedText, missing: Collection[str], given: Collection[str], hints: Mapping[str, str] | None = None
+    program: ParsedText,
+    missing: Collection[str],
+    argument_names: Collection[str],
+    hints: Mapping[str, str] | None = None,
 ) -> FusedslError:
     """The error for names without a value, located at the first read of each, and for unknown functions.
 
-    `given` are the names that the call gives, `hints` the help for some missing ones.
+    `argument_names` are the names that the call gives, `hints` the help for some missing ones.
     """
     faults: list[FusedslError] = []
-    calls_of_text = (part for part in program.parts if isinstance(part, CallExpr))
-    unquoted = [part for call in calls_of_text for part in attention_call.unquoted(call, program.text)]
+    calls_of_text = (node for node in program.parts if isinstance(node, CallExpr))
+    unquoted = [entry for call in calls_of_text for entry in attention_call.unquoted(call, program.text)]
     for name, span in free_names(program):
         if name in missing and len(faults) < MOST_FAULTS:
             within = next((help for (start, end), help in unquoted if start <= span[0] < end), None)
-            hint = (hints or {}).get(name) or within or _missing_help(program, name, span, given)
+            hint = (hints or {}).get(name) or within or _missing_help(program, name, span, argument_names)
             faults.append(UnknownNameError(f"name {name!r} is not defined", "name.value", span=span, help=hint))
-    return _first((faults + unknown_functions(program, given))[:MOST_FAULTS], program.text)
+    return _first((faults + unknown_functions(program, argument_names))[:MOST_FAULTS], program.text)
 
 
-def unknown_functions(program: ParsedText, given: Collection[str]) -> list[FusedslError]:
+def unknown_functions(program: ParsedText, argument_names: Collection[str]) -> list[FusedslError]:
     """The errors for functions that nothing defines, of a call that gives these names."""
     faults: list[FusedslError] = []
     defined = [definition.name for definition in program.functions]
-    above: set[str] = set()
+    defined_so_far: set[str] = set()
     for statement in (*program.statements, *program.results):
-        for part in postorder(_root(statement)):
-            if not isinstance(part, CallExpr) or part.function in above or calls.exists(part.function):
+        for node in postorder(_root(statement)):
+            if not isinstance(node, CallExpr) or node.function in defined_so_far or calls.exists(node.function):
                 continue
             if len(faults) < MOST_FAULTS:
-                fault = calls.unknown(part.function, defined, given)
-                fault.span, fault.caret = part.span, part.function_span[0]
+                fault = calls.unknown(node.function, defined, argument_names)
+                fault.span, fault.caret = node.span, node.function_span[0]
                 faults.append(fault)
-        above.update([statement.name] if isinstance(statement, Definition) else ())
+        defined_so_far.update([statement.name] if isinstance(statement, Definition) else ())
     return faults
 
 
-def unknown_function(program: ParsedText, given: Collection[str]) -> FusedslError | None:
+def unknown_function(program: ParsedText, argument_names: Collection[str]) -> FusedslError | None:
     """The error for the functions that nothing defines, if there are some."""
-    faults = unknown_functions(program, given)
+    faults = unknown_functions(program, argument_names)
     return _first(faults, program.text) if faults else None
 
 
@@ -97,10 +100,10 @@ def _first(faults: list[FusedslError], text: str) -> FusedslError:
     return faults[0]
 
 
-def _missing_help(program: ParsedText, name: str, span: Span, given: Collection[str]) -> str:
+def _missing_help(program: ParsedText, name: str, span: Span, argument_names: Collection[str]) -> str:
     """The help for a name that is read at `span` and has no value: one that is alike, or that the call may pass it."""
     assigned = assigned_above(program, span)
-    hint = value_hint(name, (*given, *assigned), [definition.name for definition in program.functions])
+    hint = value_hint(name, (*argument_names, *assigned), [definition.name for definition in program.functions])
     if hint is not None:
         return hint
     if program.text[line_start(program.text, span[0]) : span[0]].rstrip().endswith("//"):
@@ -130,19 +133,19 @@ def _root(statement: Assign | Definition | Expr) -> Expr:
     return statement.value if isinstance(statement, Assign) else statement
 
 
-def _operands(part) -> tuple:
+def _operands(node) -> tuple:
     """The children of an expression that must be values, unlike arguments."""
-    match part:
+    match node:
         case BinaryOp():
-            return (part.left, part.right)
+            return (node.left, node.right)
         case Compare():
-            return part.operands
+            return node.operands
         case UnaryOp():
-            return (part.operand,)
+            return (node.operand,)
         case Subscript() | Attribute():
-            return (part.value,)
+            return (node.value,)
         case Conditional():
-            return (part.then, part.condition, part.otherwise)
+            return (node.then, node.condition, node.otherwise)
     return ()
 
 

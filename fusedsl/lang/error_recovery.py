@@ -22,10 +22,10 @@ class TooManyErrors(Exception):
     """The program has MOST_FAULTS errors: evaluation stops."""
 
 
-def _item(expression: Any, item: int | None) -> Any:
+def _item_expression(expression: Any, item: int | None) -> Any:
     """The expression of an item, if the sequence is written out in the program; else the whole expression."""
-    spelled = isinstance(expression, Sequence) and item is not None and item < len(expression.items)
-    return expression.items[item] if spelled else expression
+    is_literal_item = isinstance(expression, Sequence) and item is not None and item < len(expression.items)
+    return expression.items[item] if is_literal_item else expression
 
 
 class Faults:
@@ -66,7 +66,7 @@ class Faults:
         """The site of an operand (or an item of it); `otherwise`, the operation's site, if the operand has none."""
         if k >= len(operands) or operands[k] is None:
             return otherwise
-        span, at = source_span(env, expression := _item(operands[k], item), expression.span[0])
+        span, at = source_span(env, expression := _item_expression(operands[k], item), expression.span[0])
         return otherwise if span is None else replace(otherwise, span=span, caret=at)
 
     def _operand_span(self, error, k: int, env: Environment, operands: tuple, otherwise):
@@ -80,7 +80,7 @@ class Faults:
             return otherwise
         if k >= len(operands) or operands[k] is None:
             return otherwise
-        expression = _item(operands[k], getattr(error, "item", None))
+        expression = _item_expression(operands[k], getattr(error, "item", None))
         return source_span(env, expression, expression.span[0])
 
     def fault(self, error: FusedslError, env: Environment, node, caret: int | None = None) -> FusedslError:

@@ -17,7 +17,7 @@ from ..runtime.free_memory import require
 from ..runtime.host_device_copies import device_empty
 from ..runtime.launch import LaunchRecord
 from ..runtime.memory_overlap import interleave, same_elements, span
-from ..runtime.memory_planning import TEMPORARY_ALIGNMENT, workspace_size
+from ..runtime.memory_planning import TEMPORARY_ALIGNMENT, plan_workspace
 from ..runtime.outputs import Allocator, allocator
 from ..runtime.prepared_call import Aliasing, CallMemory
 from .call_layouts import result_order
@@ -94,10 +94,12 @@ def _allocator(call: ResolvedCall, shape: Sequence[int], dtype: Any, order: Any 
     return allocator(call.library, call.device, shape, dtype, order)
 
 
-def call_memory(call: ResolvedCall, allocators: Sequence[Any], records: Sequence[Any], temporaries: int) -> CallMemory:
+def call_memory(
+    call: ResolvedCall, allocators: Sequence[Any], records: Sequence[Any], temporary_bytes: int
+) -> CallMemory:
     """What these launches need: results, counters, and one workspace, of temporaries and what a launch takes itself."""
     launched = [record.geometry for record in records if isinstance(record, LaunchRecord)]
-    size = temporaries + max((g.workspace for g in launched), default=0)  # launches run one after another
+    size = temporary_bytes + max((g.workspace for g in launched), default=0)  # launches run one after another
     count = max((g.semaphores for g in launched), default=0)
     workspace = _allocator(call, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
     counters = BlockCounters(count, call.device[1]) if count else None
@@ -109,6 +111,8 @@ def require_memory(calls: Sequence[CallArrays]) -> None:
     on_cpu = [arrays for arrays in calls if arrays.call.device == CPU]
     pairs = [pair for arrays in on_cpu for pair in zip(arrays.allocators, arrays.call.outputs.destinations)]
     new = [make for make, destination in pairs if destination is None and isinstance(make, Allocator)]
-    temporaries = sum(workspace_size(arrays.call.plan, arrays.call.extents)[0] for arrays in on_cpu)
-    names = [make.description for make in new[:3]] + ["others"] * (len(new) > 3) + ["temporaries"] * (temporaries > 0)
-    require(sum(make.size for make in new) + temporaries, " and ".join(names))
+    workspace_bytes = sum(plan_workspace(arrays.call.plan, arrays.call.extents).size for arrays in on_cpu)
+    names = (
+        [make.description for make in new[:3]] + ["others"] * (len(new) > 3) + ["temporaries"] * (workspace_bytes > 0)
+    )
+    require(sum(make.size for make in new) + workspace_bytes, " and ".join(names))

@@ -20,16 +20,16 @@ def with_fold_decisions(cut: Partition, kernels: tuple[KernelPlan, ...], way: Fo
     those that keep it from the product's kernel."""
     if way.products is not ProductMode.FOLDED:
         return cut
-    found, grouped = folded_products(kernels), grouped_products(kernels, fits)
-    folded = [
+    folded, grouped = folded_products(kernels), grouped_products(kernels, fits)
+    decisions = [
         Decision(True, (kernels[one.reader].name, kernels[one.products].name), reason)
-        for ones, reason in ((found, FOLDED), (grouped, GROUPED))
+        for ones, reason in ((folded, FOLDED), (grouped, GROUPED))
         for one in ones
     ]
-    readers = [kernels[one.reader] for one in (*found, *grouped)]
+    readers = [kernels[one.reader] for one in (*folded, *grouped)]
     stored = [{(use.kind, use.index) for use in reader.arrays[reader.inputs :]} for reader in readers]
     moved = [g for g in cut.groups if {(s.kind, s.index) for s in g.all_stores} in stored]
     members = {(describe_fold(f),) for g in moved for f in g.folds}
     members |= {(describe_fold(s),) for g in moved for s in g.all_stores}
     others = [d for d in cut.decisions if d.joined or d.members not in members]
-    return replace(cut, decisions=(*others, *folded))
+    return replace(cut, decisions=(*others, *decisions))

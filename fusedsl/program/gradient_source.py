@@ -21,7 +21,7 @@ Built = tuple[Graph, Mapping[Dim, bool]]
 
 
 class GradientSource:
-    """The gradients of a source's program by some parameters, given those of some results as further parameters."""
+    """The gradients of a source's program with respect to some parameters; cotangents are further parameters."""
 
     def __init__(self, source: ProgramSource, names: Sequence[str], wrt: tuple[int, ...], results: tuple[int, ...]):
         self.source = source
@@ -55,17 +55,17 @@ class GradientSource:
         from ..gradients.reverse import vjp
         from ..gradients.unbroadcast import alike
 
-        own = parameters[: len(self.names)]
+        source_parameters = parameters[: len(self.names)]
         build = getattr(self.source, "build_differentiable", self.source.build)
-        graph, guards = build(own, extents, options)
+        graph, guards = build(source_parameters, extents, options)
         b = GraphBuilder(parameters, extents, options.rounding)
         b.checks += graph.checks
         b.guards.update(guards)
         results = [graph.results[k] for k in self.results]
-        given = [b.parameter(k) for k in range(len(own), len(parameters))]
-        cotangents = [alike(b, g, r.type) for g, r in zip(given, results)]
-        read = {n.attr: n for n in graph.nodes() if n.op in ("param", "scalar")}
-        variables = [read.get(k, b.parameter(k)) for k in self.wrt]
+        cotangent_parameters = [b.parameter(k) for k in range(len(source_parameters), len(parameters))]
+        cotangents = [alike(b, g, r.type) for g, r in zip(cotangent_parameters, results)]
+        used_parameters = {n.attr: n for n in graph.nodes() if n.op in ("param", "scalar")}
+        variables = [used_parameters.get(k, b.parameter(k)) for k in self.wrt]
         return b, vjp(b, results, cotangents, variables)
 
     def cache_parts(self) -> dict | None:
@@ -74,7 +74,7 @@ class GradientSource:
         return None if parts is None else {"gradient": json.dumps([parts, self.names, self.wrt, self.results])}
 
     def header(self) -> tuple[str, ...]:
-        """The program that is differentiated, and by what."""
+        """The program that is differentiated, and with respect to what."""
         return (*self.source.header(), f"gradients by {', '.join(self.names[k] for k in self.wrt)}")
 
 
@@ -82,7 +82,7 @@ _known: WeakKeyDictionary[Program, dict[tuple, Program]] = WeakKeyDictionary()
 
 
 def gradient_program(program: Program, wrt: tuple[int, ...], results: tuple[int, ...]) -> Program:
-    """The program of the gradients of these results by these parameters; made once."""
+    """The program of the gradients of these results with respect to these parameters; made once."""
     programs = _known.setdefault(program, {})
     if (wrt, results) not in programs:
         source = GradientSource(program.source, program.names, wrt, results)

@@ -31,8 +31,10 @@ def with_operand_copies(
     """
     if call.target.hardware is None or call.plan.copies or call.plans.options.batch_invariant:
         return call
-    found = {copy for plan, bound in call.kernels if is_large(bound) for copy in _worth_copying(call, plan, bound)}
-    copies = tuple({one.argument: one for one in sorted(found, key=lambda one: (one.argument, one.turned))}.values())
+    candidates = {copy for plan, bound in call.kernels if is_large(bound) for copy in _worth_copying(call, plan, bound)}
+    copies = tuple(
+        {one.argument: one for one in sorted(candidates, key=lambda one: (one.argument, one.turned))}.values()
+    )
     if not copies:
         return call
     try:

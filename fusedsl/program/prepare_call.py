@@ -26,7 +26,7 @@ from ..runtime.launch_records import (
     cuda_launch,
     factor_layout,
 )
-from ..runtime.memory_planning import workspace_size
+from ..runtime.memory_planning import plan_workspace
 from ..runtime.prepared_call import PreparedCall
 from .call_arrays import CallArrays, call_arrays, call_memory, require_memory
 from .call_outputs import named_outputs
@@ -84,7 +84,7 @@ def prepare(plans: Plans, facts: Facts, outs: Sequence[Any] | None, choose: Choo
     call = resolve(plans, facts, replace(array_target(plans, facts), choose=choose), named_outputs(outs))
     arrays = call_arrays(call)
     require_memory([arrays])
-    size, temporaries = workspace_size(call.plan, call.extents)
+    size, temporaries = plan_workspace(call.plan, call.extents)
     layout = PayloadLayout(len(facts), len(call.plan.results), size, temporaries, call.extents, plans.names)
     with _device_context(call.device, stream_reader(call.library, call.device)):
         records, spilled = _launch_records(call, layout)

@@ -27,7 +27,7 @@ from ..runtime.batched_call import (
 )
 from ..runtime.launch_records import PayloadLayout, cuda_launch
 from ..runtime.memory_overlap import overlap, span
-from ..runtime.memory_planning import workspace_size
+from ..runtime.memory_planning import plan_workspace
 from ..runtime.outputs import library_and_device
 from ..runtime.prepared_call import Aliasing
 from ..runtime.specialize import acquire_for_lists, generic_for_lists
@@ -204,7 +204,7 @@ class _BatchedKernels:
     ):
         self.items, self.resolved, self.shared = items, resolved, shared
         self.device = resolved[0].device
-        sizes = [workspace_size(call.plan, call.extents) for call in resolved]
+        sizes = [plan_workspace(call.plan, call.extents) for call in resolved]
         starts = accumulate((size for size, _ in sizes), initial=0)
         self.temporaries = [[start + t for t in numbers] for start, (_, numbers) in zip(starts, sizes)]
         results = len(items) * len(resolved[0].outputs.destinations)

@@ -20,7 +20,7 @@ from ..kernel_ir.matmul_axes import matmul_axes, worth_tiling
 from ..kernel_ir.matmul_operands import matmul_operands
 from ..kernel_ir.plan import KernelPlan
 from ..runtime.bound_kernel import BoundKernel
-from ..runtime.memory_planning import workspace_size
+from ..runtime.memory_planning import plan_workspace
 from .call_time import (
     PricedCall,
     call_seconds,
@@ -82,7 +82,7 @@ def _is_worth_its_memory(call: PricedCall, fused: PricedCall) -> bool:
     plan, extents = fused.plan, fused.extents
     types = [*(parameter.type for parameter in plan.parameters), *plan.results]
     arrays = sum(prod(evaluate(d, extents) for d in t.shape) * t.dtype.itemsize for t in types)
-    more = workspace_size(call.plan, extents)[0] - workspace_size(plan, extents)[0]
+    more = plan_workspace(call.plan, extents).size - plan_workspace(plan, extents).size
     return more <= max(SPARE_BYTES, arrays)
 
 

@@ -224,13 +224,13 @@ def _bind(
     call_steps.check_call(plan, extents)
     outputs = check_outputs(plan, call_steps.result_shapes(plan, extents), outs, arguments)
     layouts, copied = call_layouts(plan, given, extents, outputs.destinations)
-    made = plan
+    original = plan
     if plan.padded and not target.alone:
         plan = without_padded_copies(plan, layouts, extents, target.hardware)
         layouts, copied = call_layouts(plan, given, extents, outputs.destinations)
     group = None if target.alone else call_steps.specialization_group(plans.program_key, plans.options, plan)
     bounds = tuple(call_steps.bind_kernels(plan, layouts, extents, group, target.hardware))
-    return ResolvedCall(plans, arguments, target, plan, extents, layouts, bounds, copied, outputs, made)
+    return ResolvedCall(plans, arguments, target, plan, extents, layouts, bounds, copied, outputs, original)
 
 
 def _uses_generic_plan(call: ResolvedCall) -> bool:

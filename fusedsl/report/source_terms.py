@@ -68,11 +68,11 @@ def _assigned(call: ResolvedCall) -> tuple[dict[Span, str], set[str]]:
     source = call.plans.source
     if isinstance(source, TextSource):
         statements = [s for s in source.program.statements if isinstance(s, Assign) and len(s.targets) == 1]
-        found = [(s.value.span, s.targets[0].name) for s in statements]
+        assignments = [(s.value.span, s.targets[0].name) for s in statements]
     else:
-        found = list(_assignments(source.text))
-    counts = Counter(name for _, name in found)
-    return {span: name for span, name in found if counts[name] == 1}, {n for n in counts if counts[n] > 1}
+        assignments = list(_assignments(source.text))
+    counts = Counter(name for _, name in assignments)
+    return {span: name for span, name in assignments if counts[name] == 1}, {n for n in counts if counts[n] > 1}
 
 
 def _assignments(text: str) -> Iterator[tuple[Span, str]]:

@@ -41,8 +41,8 @@ def row_of_a_new_axis(n: Node) -> Node | None:
     (x,) = n.args
     if x.op != "index" or not any(entry[0] == "new" for entry in x.attr) or any(e[0] == "new" for e in n.attr):
         return None
-    made = [entry for entry in x.attr if entry[0] != "int"]
-    pairs = list(zip(made, n.attr, strict=True))
+    axis_entries = [entry for entry in x.attr if entry[0] != "int"]
+    pairs = list(zip(axis_entries, n.attr, strict=True))
     taken = [outer == ("int", 0) for inner, outer in pairs if inner[0] == "new"]
     kept = [outer == ("slice", 0, 1, d) for (inner, outer), d in zip(pairs, x.type.shape) if inner[0] != "new"]
     if not all((*taken, *kept)):
@@ -116,17 +116,17 @@ def _broadcast(n: Node, known: Known) -> Known:
 def _below(view: Node, known: Known) -> dict[int, Dim]:
     """The positions in the operand of an index, from those in its result."""
     rank, inner = view.type.rank, view.args[0].type.rank
-    found: dict[int, Dim] = {}
+    positions: dict[int, Dim] = {}
     axis, at = -rank, -inner
     for entry in view.attr:
         if entry[0] == "int":
-            found[at] = entry[1]
+            positions[at] = entry[1]
         elif entry[0] == "slice":
             position = known.get(axis)
             if position is not None and entry[1:3] == (0, 1):
-                found[at] = position
+                positions[at] = position
             elif isinstance(position, int) and isinstance(entry[1], int):
-                found[at] = entry[1] + entry[2] * position
+                positions[at] = entry[1] + entry[2] * position
         at += entry[0] != "new"
         axis += entry[0] != "int"
-    return found
+    return positions

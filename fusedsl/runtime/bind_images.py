@@ -45,7 +45,7 @@ def with_image_rows(bound: BoundKernel) -> BoundKernel | None:
     taps, padded = tuple(a for a in range(kernel.row_axes, kernel.axes) if a != inner), dict(bound.padded)
     if not padded.keys() <= set(operands.left):
         return None
-    found = dict[int, Windows]()
+    windows_by_operand = dict[int, Windows]()
     for k in operands.left:
         windows = (
             _padded_windows(padded[k], bound.extents, rows, inner)
@@ -54,9 +54,9 @@ def with_image_rows(bound: BoundKernel) -> BoundKernel | None:
         )
         if windows is None or not windows.fit(bound.extents):
             return None
-        found[k] = windows
+        windows_by_operand[k] = windows
     offsets = tuple(padded[k].offset if k in padded else offset for k, offset in enumerate(bound.offsets))
-    return _flattened(replace(bound, offsets=offsets, padded=()), operands, inner, found)
+    return _flattened(replace(bound, offsets=offsets, padded=()), operands, inner, windows_by_operand)
 
 
 def _is_one_axis(line: Sequence[int], axes: Sequence[int], extents: Sequence[int]) -> bool:

@@ -100,9 +100,9 @@ def bind_kernel(
     across = tiled or prefers_row_axis_vectors(merged, row_axes, bound.dtypes)
     if looped is not None and _may_transpose(plan) and across:
         transposed = (_transposed(plan, kernel, merged, bound), _transposed(plan, looped, merged, bound))
-    made = BoundKernel(kernel, merged.extents, lines, bound.offsets, bound.byte_strides, looped, transposed)
+    bound_kernel = BoundKernel(kernel, merged.extents, lines, bound.offsets, bound.byte_strides, looped, transposed)
     padded = any(map(is_padded, plan.arrays))
-    return replace(made, padded=padded_images(plan, layouts, extents, merged)) if padded else made
+    return replace(bound_kernel, padded=padded_images(plan, layouts, extents, merged)) if padded else bound_kernel
 
 
 def _with_bins(plan: KernelPlan, phase: Phase, layouts: Mapping[tuple[str, int], ArrayLayout]) -> Phase:

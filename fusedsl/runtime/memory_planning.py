@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ..ir.dims import Symbol
 from ..kernel_ir.plan import Plan
@@ -11,8 +12,15 @@ from .temporary_layouts import size_of, temporary_layouts
 TEMPORARY_ALIGNMENT = 256  # bytes
 
 
-def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list[int]]:
-    """(bytes, offset of each temporary) of a call's one allocation.
+class Workspace(NamedTuple):
+    """The one allocation of a call, for its temporaries."""
+
+    size: int  # bytes
+    offsets: list[int]  # of each temporary, in bytes
+
+
+def plan_workspace(plan: Plan, extents: Mapping[Symbol, int]) -> Workspace:
+    """The size and the offsets of a call's one allocation.
 
     Temporaries with disjoint live ranges share memory: the largest are placed first, each at the lowest free offset.
     """
@@ -28,7 +36,7 @@ def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list
             if offsets[p] < offsets[t] + sizes[t]:
                 offsets[t] = max(offsets[t], offsets[p] + sizes[p])
         placed.append(t)
-    return max((offset + size for offset, size in zip(offsets, sizes)), default=0), offsets
+    return Workspace(max((offset + size for offset, size in zip(offsets, sizes)), default=0), offsets)
 
 
 def live_ranges(plan: Plan) -> list[tuple[int, int]]:

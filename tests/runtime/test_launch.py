@@ -883,14 +883,14 @@ def test_temporaries_that_are_not_needed_together_share_memory():
     import fusedsl as fd
     from fusedsl.program import call_steps
     from fusedsl.runtime.arrays import describe_all
-    from fusedsl.runtime.memory_planning import live_ranges, workspace_size
+    from fusedsl.runtime.memory_planning import live_ranges, plan_workspace
 
     text = "a = cumsum(x, axis=0); b = cumsum(a, axis=1); c = cumsum(b, axis=0); d = cumsum(c, axis=1); return d + 1"
     x = np.random.default_rng(0).integers(-3, 4, (70, 90)).astype(np.float32)
     kernel = fd.kernel(text)
     facts = describe_all(kernel.params, [x])
     plan, _ = kernel._program.plans.checked_plan(facts)
-    size, offsets = workspace_size(plan, call_steps.extents_of(list(facts.values())))
+    size, offsets = plan_workspace(plan, call_steps.extents_of(list(facts.values())))
     each = 4 * x.size + -4 * x.size % 256
     assert len(offsets) >= 3 and size == 2 * each
     lives = live_ranges(plan)

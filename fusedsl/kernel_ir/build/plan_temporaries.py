@@ -60,5 +60,5 @@ def padded_copies(
     """The temporaries that are other arrays with zeros around them, by their numbers among those that are used."""
     types = {("argument", k): p.type for k, p in enumerate(parameters)}
     types |= {("temporary", k): t for k, t in enumerate(cut.temporaries)}
-    found, number = padded_temporaries(cut.groups, types), numbers_of_used(kernels)
-    return tuple(PaddedTemporary(number[k], widths) for k, widths in found.items() if k in number)
+    padded, number = padded_temporaries(cut.groups, types), numbers_of_used(kernels)
+    return tuple(PaddedTemporary(number[k], widths) for k, widths in padded.items() if k in number)
