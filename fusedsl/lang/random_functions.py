@@ -67,8 +67,8 @@ def _random_bits(
 def _bits_at(b: GraphBuilder, name: str, position: Node, seed: Node, stream: Node | int, operand: int) -> Node:
     """Random bits at positions of the stream."""
     number = b.literal(stream) if isinstance(stream, int) else stream
-    key, counter = _integer_operand(b, "seed", seed, 0), _integer_operand(b, "stream", number, operand)
-    return b.elementwise(name, position, key, counter)
+    key, stream_word = _integer_operand(b, "seed", seed, 0), _integer_operand(b, "stream", number, operand)
+    return b.elementwise(name, position, key, stream_word)
 
 
 def _integer_operand(b: GraphBuilder, what: str, x: Node, operand: int) -> Node:
