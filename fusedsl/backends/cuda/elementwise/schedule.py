@@ -22,7 +22,8 @@ LONG_BODY, LONG_NARROW = 18, 24
 UNROLLED = (
     1000  # instructions of a thread: of longer ones a vector is enough work, and twice as much compiles no faster
 )
-LOOKUPS, MOST_VECTORS = 64, 8  # elements of a thread that looks them up in tables; vectors that it has for that
+ELEMENTS_PER_THREAD_WITH_TABLE = 64  # of a thread that looks elements up in byte tables
+MOST_VECTORS_WITH_TABLE = 8  # of such a thread
 NARROW_VECTORS = 4  # elements of a thread that reads neighbours one by one, to have loads enough in flight
 FULL_NARROW = 64  # instructions an element from which on the eight elements of one 16-bit vector keep a thread busy
 
@@ -128,7 +129,7 @@ def _schedule_rows(kernel: KernelIR, hardware: Hardware) -> ElementwiseSchedule:
     if kernel.pointers:  # addresses take the registers; a read that waits for its index wants company
         vectors = 2 if sum(i.op == "fetch" for i in kernel.phases[0].element.instructions) == 1 else 1
     if kernel.tables:  # a table is worth as many evaluations as entries: each thread is to look many up
-        vectors = max(vectors, min(MOST_VECTORS, LOOKUPS // width))
+        vectors = max(vectors, min(MOST_VECTORS_WITH_TABLE, ELEMENTS_PER_THREAD_WITH_TABLE // width))
     while vectors > 1 and work * width * vectors > UNROLLED:
         vectors //= 2
     need = required_registers(left, Tiling(width, vectors))

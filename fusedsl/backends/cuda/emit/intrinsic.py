@@ -103,7 +103,7 @@ class File:
         return function
 
     def maker(self, name: str, parameters: str = "", takes: str = "*arguments") -> Maker[Function]:
-        return self.type(name, parameters, lambda made: Function(made, takes))
+        return self.type(name, parameters, lambda bound_name: Function(bound_name, takes))
 
     def type(self, name: str, parameters: str, defines: Callable[[str], T]) -> Maker[T]:
         """What makes an object: of a class of objects that have intrinsics, or Named for one that only is passed on."""

@@ -72,12 +72,12 @@ class PaddedFragments:
         order = (
             [(q, n) for q in quads for n in halves] if self.side == "left" else [(q, n) for n in halves for q in quads]
         )
-        found = []
+        fragment = []
         for q, n in order:
             further = ((self.steps * step + q) * self.pitch + n) * self.kind.itemsize
             (element,) = ld_shared(self.e, self.kind, 1, self.e.builder.add(self.address, I32(further)))
-            found.append(self.e.builder.bitcast(element, I32) if element.type == F32 else element)
-        return found
+            fragment.append(self.e.builder.bitcast(element, I32) if element.type == F32 else element)
+        return fragment
 
 
 def halves(words: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:

@@ -46,7 +46,7 @@ class Fragment(FragmentLayout):
     Row values are tuples of 2; a thread has a quarter of the columns, and elements of both rows in each.
     """
 
-    def spread(self, values: list[ir.Value]) -> list[ir.Value]:
+    def broadcast_to_elements(self, values: list[ir.Value]) -> list[ir.Value]:
         """Values by element."""
         if len(values) == self.count:
             return values
@@ -57,7 +57,7 @@ class Fragment(FragmentLayout):
 
     def _elements(self, e: Emitter, value: ir.Value, kind: types.Type, want: types.Type) -> list[ir.Value]:
         if isinstance(kind, types.BaseTuple):
-            return self.spread([e.cast(v, kind.dtype, want) for v in e.unpack(value, len(kind))])
+            return self.broadcast_to_elements([e.cast(v, kind.dtype, want) for v in e.unpack(value, len(kind))])
         return [e.cast(value, kind, want)] * self.count
 
     def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
@@ -189,10 +189,13 @@ class Fragment(FragmentLayout):
 
     @emitted(types.boolean)
     def any_nonfinite(self, e, values, *, kinds):
-        """`any_nonfinite(values)`: True if an element of the warp's rows is not finite."""
+        """`any_nonfinite(values)`: True if an element of the warp's rows is not finite.
+
+        0 * x is NaN if and only if x is not finite, and NaN stays in sums.
+        """
         b, real, bits = e.builder, *((F64, 64) if kinds[0].dtype == types.float64 else (F32, 32))
         zero = ir.Constant(real, 0.0)
-        chains = [zero] * 4  # side by side: each waits for itself
+        chains = [zero] * 4  # independent accumulators (ILP)
         for k, value in enumerate(e.unpack(values, self.count)):
             chains[k % 4] = e.call(real, f"llvm.fma.f{bits}", [value, zero, chains[k % 4]])
         total = b.fadd(b.fadd(chains[0], chains[1]), b.fadd(chains[2], chains[3]))

@@ -21,7 +21,8 @@ LOOP_BLOCK = 128  # threads of a block whose rows are looped over by a warp or l
 ROW_WORK = 40  # instructions of a row, from which on its threads should be few
 LONG_BODIES = 14  # instructions an element, from which on rows want longer threads; of 4 bytes, for each array
 
-LEAST_LOOKUPS = 2048  # elements of a block at a time that is to fill tables
+# A block fills byte tables only if it processes at least so many elements at a time.
+MIN_ELEMENTS_FOR_BYTE_TABLE = 2048
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class ResidentRowSchedule(RowSchedule):
         return replace(self, threads=0, rows=0) if self.max_threads else self
 
     def holds_tables(self, kernel: KernelIR) -> bool:
-        return self.rows * self.tile_elements >= LEAST_LOOKUPS * self.cluster
+        return self.rows * self.tile_elements >= MIN_ELEMENTS_FOR_BYTE_TABLE * self.cluster
 
     def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
         launch = super().config(kernel, extents)

@@ -111,7 +111,7 @@ class Lookback:
         """The groups before this one: from the nearest whose end is known, one by one."""
         b, rule = e.builder, self.board.rule
         parts = len(rule.state)
-        with looped(e, early, lambda found, *_: b.not_(found)) as (state, following):
+        with looped(e, early, lambda sufficient, *_: b.not_(sufficient)) as (state, following):
             following += probe()
         nearest, after, sums = state[1], state[2 : 2 + parts], state[2 + parts :]
         first = [_shuffle_from(e, part, nearest) for part in after]

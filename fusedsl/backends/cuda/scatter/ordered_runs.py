@@ -19,7 +19,7 @@ from ..tile.loops import looped, when
 from ..tile.shuffle import WARP, shuffle
 from ..tile.tile import Tile
 from .intrinsics import QUIET_NAN
-from .runs import LANES, Run, join_of, runs
+from .runs import LANE_MASK, Run, combine_of, runs
 
 RECORD, INDEX = 16, 8  # bytes of a record in global memory; where its index is
 AT_ONCE = 8  # records that a thread of the last block loads at once
@@ -57,19 +57,19 @@ class OrderedRuns:
         nan = self.word(QUIET_NAN[self.kind.bits])
         return b.select(b.fcmp_unordered("uno", value, value), nan, b.bitcast(value, self.word))
 
-    def join(self, e: Emitter, x: ir.Value, y: ir.Value) -> ir.Value:
-        return join_of(self.kind, self.fold)(e, x, y)
+    def combine(self, e: Emitter, x: ir.Value, y: ir.Value) -> ir.Value:
+        return combine_of(self.kind, self.fold)(e, x, y)
 
     def nothing_beside(self, total: ir.Value) -> ir.Value:
-        """What changes nothing where it joins a run of this total."""
+        """What changes nothing where it is combined with a run of this total."""
         return self.nothing if self.fold == "sum" else total
 
     def store(self, e: Emitter, address: ir.Value, run: Run) -> None:
-        """Join a whole run with its element of the array: no other thread writes there."""
+        """Combine a whole run with its element of the array: no other thread writes there."""
         b = e.builder
         at = b.add(address, b.mul(b.zext(run.index, I64), I64(self.kind.itemsize)))
         pointer = b.inttoptr(at, self.word.as_pointer(GLOBAL))
-        b.store(self.join(e, b.load(pointer), run.total), pointer)
+        b.store(self.combine(e, b.load(pointer), run.total), pointer)
 
 
 def numba_float(kind: DType) -> ir.Type:
@@ -84,7 +84,7 @@ def ordered_runs(name: str, fold: str, threads: int) -> OrderedRuns:
 
 @dataclass(frozen=True)
 class SharedRecords:
-    """Records of a block in shared memory: indices, and what their runs hold."""
+    """Records of a block in shared memory: indices, and the partial results of their runs."""
 
     indices: ir.Value
     totals: ir.Value
@@ -99,12 +99,12 @@ class SharedRecords:
         e.builder.store(total, e.builder.gep(self.totals, [number]))
 
     def of_lane(self, e: Emitter, rule: OrderedRuns) -> tuple[list[ir.Value], list[ir.Value]]:
-        """The neighbouring records that each lane of a warp has: indices, and what the runs hold.
+        """The neighbouring records that each lane of a warp has: indices, and the runs' partial results.
 
         Lanes beyond the last one add nothing to its run.
         """
         b, each = e.builder, -(-self.count // WARP)
-        first = b.mul(b.and_(e.special_register("tid.x"), I32(LANES)), I32(each))
+        first = b.mul(b.and_(e.special_register("tid.x"), I32(LANE_MASK)), I32(each))
         indices, totals = [], []
         for k in range(each):
             number = b.add(first, I32(k))
@@ -119,12 +119,12 @@ class SharedRecords:
 Leave = Callable[[ir.Value | int, ir.Value, ir.Value], None]  # number of a record, index, total
 
 
-def _settle(e: Emitter, rule: OrderedRuns, address: ir.Value, found: Sequence[Run], leave: Leave) -> None:
+def _settle(e: Emitter, rule: OrderedRuns, address: ir.Value, warp_runs: Sequence[Run], leave: Leave) -> None:
     """Store the runs of a warp that are whole; leave its first and its last one as two records."""
     b = e.builder
-    first = shuffle(e, "idx", found[0].index, 0, WARP)
-    last = shuffle(e, "idx", found[-1].index, LANES, WARP)
-    for run in found:
+    first = shuffle(e, "idx", warp_runs[0].index, 0, WARP)
+    last = shuffle(e, "idx", warp_runs[-1].index, WARP - 1, WARP)
+    for run in warp_runs:
         is_first, is_last = (b.icmp_signed("==", run.index, index) for index in (first, last))
         with run.ended(e), b.if_else(is_first) as (then, otherwise):
             with then:
@@ -136,8 +136,8 @@ def _settle(e: Emitter, rule: OrderedRuns, address: ir.Value, found: Sequence[Ru
                     leave(1, run.index, run.total)
                 with otherwise:
                     rule.store(e, address, run)
-    lane = b.and_(e.special_register("tid.x"), I32(LANES))
-    for number, index, own in ((0, first, I32(0)), (1, last, I32(LANES))):
+    lane = b.and_(e.special_register("tid.x"), I32(LANE_MASK))
+    for number, index, own in ((0, first, I32(0)), (1, last, I32(WARP - 1))):
         with b.if_then(b.and_(b.icmp_signed("<", index, I32(0)), b.icmp_signed("==", lane, own))):
             leave(number, index, rule.nothing)
 
@@ -162,13 +162,13 @@ def fold_runs(rule: OrderedRuns, tile: Tile) -> Callable:
         warp = b.lshr(e.special_register("tid.x"), I32(WARP.bit_length() - 1))
         for window in range(windows):
             part = slice(window * each, (window + 1) * each)
-            found = runs(e, *_ends(e, rule, address, own[part], held[part]), rule.join)
+            warp_runs = runs(e, *_ends(e, rule, address, own[part], held[part]), rule.combine)
             number = b.mul(b.add(warp, I32(window * warps)), I32(RECORDS))
-            _settle(e, rule, address, found, _into_shared(e, shared, number))
+            _settle(e, rule, address, warp_runs, _into_shared(e, shared, number))
         e.barrier()
         with b.if_then(b.icmp_unsigned("==", warp, I32(0))):
             block = b.zext(b.mul(e.special_register("ctaid.x"), I32(RECORDS)), I64)
-            _settle(e, rule, address, runs(e, *shared.of_lane(e, rule), rule.join), _into_memory(e, records, block))
+            _settle(e, rule, address, runs(e, *shared.of_lane(e, rule), rule.combine), _into_memory(e, records, block))
 
     return emit
 
@@ -198,14 +198,14 @@ def _ends(
         return indices, values
     same = [b.icmp_signed("==", x, y) for x, y in pairwise(indices)]
     head, totals, alone, between = values[0], [values[0]], I1(1), I1(0)
-    for value, joins in zip(values[1:], same):
-        between = b.or_(between, b.not_(b.or_(joins, alone)))
-        alone = b.and_(alone, joins)
-        head = b.select(alone, rule.join(e, head, value), head)
-        totals.append(b.select(joins, rule.join(e, totals[-1], value), value))
+    for value, continues_run in zip(values[1:], same):
+        between = b.or_(between, b.not_(b.or_(continues_run, alone)))
+        alone = b.and_(alone, continues_run)
+        head = b.select(alone, rule.combine(e, head, value), head)
+        totals.append(b.select(continues_run, rule.combine(e, totals[-1], value), value))
     with b.if_then(between):
-        for index, total, joins in zip(indices[1:-1], totals[1:-1], same[1:]):
-            is_whole = b.and_(b.icmp_signed("!=", index, indices[0]), b.not_(joins))
+        for index, total, continues_run in zip(indices[1:-1], totals[1:-1], same[1:]):
+            is_whole = b.and_(b.icmp_signed("!=", index, indices[0]), b.not_(continues_run))
             with Run(index, total, is_whole).ended(e):
                 rule.store(e, address, Run(index, total, is_whole))
     return [indices[0], indices[-1]], [head, b.select(alone, rule.nothing_beside(head), totals[-1])]
@@ -248,7 +248,7 @@ def finish_runs(e, address, records, blocks, *, rule: OrderedRuns):
     shared.put(e, b.add(number, I32(1)), index, b.select(several, total, rule.nothing_beside(total)))
     e.barrier()
     with b.if_then(b.icmp_unsigned("<", thread, I32(WARP))):
-        for run in runs(e, *shared.of_lane(e, rule), rule.join):
+        for run in runs(e, *shared.of_lane(e, rule), rule.combine):
             with run.ended(e):
                 rule.store(e, address, run)
 
@@ -272,8 +272,8 @@ def _fold_records(
                 rule.store(e, address, Run(index, total, I1(1)))
             opens = b.and_(breaks, b.not_(several))
             begun, whole = b.select(opens, index, begun), b.select(opens, total, whole)
-            joined = b.select(b.or_(fresh, b.not_(same)), value, rule.join(e, total, value))
-            index, total = b.select(valid, next_index, index), b.select(valid, joined, total)
+            combined = b.select(b.or_(fresh, b.not_(same)), value, rule.combine(e, total, value))
+            index, total = b.select(valid, next_index, index), b.select(valid, combined, total)
             several, fresh = b.or_(several, breaks), b.and_(fresh, b.not_(valid))
         following += [b.add(number, I32(AT_ONCE)), fresh, several, begun, whole, index, total]
     _, _, several, begun, whole, index, total = state

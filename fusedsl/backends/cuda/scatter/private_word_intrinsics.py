@@ -110,8 +110,8 @@ def _first_chunk(e: Emitter, words: PrivateWords, indices: list[ir.Value], chunk
         before = e.asm(I32, text, "=r,r,r,~{memory}", [at, first], side_effect=True)
         return [b.select(b.icmp_signed("==", before, I32(NONE)), first, before)]
 
-    (found,) = when(e, b.icmp_signed("==", known, I32(NONE)), [known], chosen)
-    return b.select(b.icmp_signed("==", found, I32(NONE)), I32(FAR), found)
+    (first_chunk,) = when(e, b.icmp_signed("==", known, I32(NONE)), [known], chosen)
+    return b.select(b.icmp_signed("==", first_chunk, I32(NONE)), I32(FAR), first_chunk)
 
 
 @emitted(types.void)

@@ -17,13 +17,13 @@ from ..tile.shuffle import WARP, ballot_bits, shuffle
 from ..tile.tile import Tile
 from .intrinsics import QUIET_NAN, merge
 
-LANES = WARP - 1  # bits of a thread's number that are its lane
-Join = Callable[[Emitter, ir.Value, ir.Value], ir.Value]
+LANE_MASK = WARP - 1  # bits of a thread's number that are its lane
+Combine = Callable[[Emitter, ir.Value, ir.Value], ir.Value]
 
 
 @dataclass(frozen=True)
 class Run:
-    """The run that an element is in: its index, negative for none, what it holds so far, and whether it ends there."""
+    """The run that an element is in: its index, negative for none, its partial result, and whether it ends there."""
 
     index: ir.Value
     total: ir.Value
@@ -54,7 +54,7 @@ def merge_equal_places(tile: Tile, name: str, fold: str) -> Callable:
         if ordered:  # by their bits, of which those of NaN are the largest
             nan = word(QUIET_NAN[kind.bits])
             given = [b.select(b.fcmp_unordered("uno", x, x), nan, b.bitcast(x, word)) for x in given]
-        for run in tile_runs(e, tile, own, given, left, join_of(kind, fold)):
+        for run in tile_runs(e, tile, own, given, left, combine_of(kind, fold)):
             with run.ended(e):
                 total = b.bitcast(run.total, number) if ordered else run.total
                 index = b.mul(b.zext(run.index, I64), I64(kind.itemsize))
@@ -63,10 +63,10 @@ def merge_equal_places(tile: Tile, name: str, fold: str) -> Callable:
     return emit
 
 
-def join_of(kind: DType, fold: str) -> Join:
+def combine_of(kind: DType, fold: str) -> Combine:
     """How two elements are merged; floats of which the larger is wanted by their bits."""
 
-    def join(e: Emitter, x: ir.Value, y: ir.Value) -> ir.Value:
+    def combine(e: Emitter, x: ir.Value, y: ir.Value) -> ir.Value:
         b = e.builder
         if fold == "sum":
             return b.fadd(x, y) if kind.kind == "f" else b.add(x, y)
@@ -76,11 +76,11 @@ def join_of(kind: DType, fold: str) -> Join:
         compare = b.icmp_unsigned if kind.kind == "u" else b.icmp_signed
         return b.select(compare(">" if fold == "max" else "<", x, y), x, y)
 
-    return join
+    return combine
 
 
 def thread_runs(
-    e: Emitter, tile: Tile, indices: Sequence[ir.Value], values: Sequence[ir.Value], left: ir.Value, join: Join
+    e: Emitter, tile: Tile, indices: Sequence[ir.Value], values: Sequence[ir.Value], left: ir.Value, combine: Combine
 ) -> Iterator[Run]:
     """The runs of a thread's own elements, of which so many are left: those of one column, where lanes have columns."""
     b = e.builder
@@ -88,11 +88,11 @@ def thread_runs(
     where = [index_or_none(e, index, valid) for index, valid in zip(indices, there)]
     same = [b.icmp_signed("==", x, y) for x, y in pairwise(where)]
     ends = [*(b.not_(equal) for equal in same), I1(1)]
-    yield from (Run(*run) for run in zip(where, _joined(e, values, same, join), ends))
+    yield from (Run(*run) for run in zip(where, _scanned(e, values, same, combine), ends))
 
 
 def tile_runs(
-    e: Emitter, tile: Tile, indices: Sequence[ir.Value], values: Sequence[ir.Value], left: ir.Value, join: Join
+    e: Emitter, tile: Tile, indices: Sequence[ir.Value], values: Sequence[ir.Value], left: ir.Value, combine: Combine
 ) -> Iterator[Run]:
     """The runs of a tile's elements, of which so many are left."""
     b = e.builder
@@ -101,7 +101,7 @@ def tile_runs(
         part = range(vector * tile.width, (vector + 1) * tile.width)
         there = [b.icmp_signed("<", b.add(begin, left.type(k)), left) for k in range(tile.width)]
         where = [index_or_none(e, indices[k], valid) for k, valid in zip(part, there)]
-        yield from runs(e, where, [values[k] for k in part], join)
+        yield from runs(e, where, [values[k] for k in part], combine)
 
 
 def index_or_none(e: Emitter, index: ir.Value, valid: ir.Value) -> ir.Value:
@@ -111,34 +111,36 @@ def index_or_none(e: Emitter, index: ir.Value, valid: ir.Value) -> ir.Value:
     return b.select(wanted, b.trunc(index, I32), I32(-1))
 
 
-def runs(e: Emitter, indices: Sequence[ir.Value], values: Sequence[ir.Value], join: Join) -> list[Run]:
-    """The runs of a warp's elements, of which each lane has some neighbours; `join` merges what they hold, in order."""
+def runs(e: Emitter, indices: Sequence[ir.Value], values: Sequence[ir.Value], combine: Combine) -> list[Run]:
+    """The runs of a warp's elements, of which each lane has some neighbours, combined in order."""
     b = e.builder
-    lane = b.and_(e.special_register("tid.x"), I32(LANES))
+    lane = b.and_(e.special_register("tid.x"), I32(LANE_MASK))
     same = [b.icmp_signed("==", x, y) for x, y in pairwise(indices)]
-    joins = b.icmp_signed("==", shuffle(e, "up", indices[-1], 1), indices[0])
-    joins = b.and_(joins, b.icmp_signed("!=", lane, I32(0)))
-    whole = I1(1)
+    continues_run = b.icmp_signed("==", shuffle(e, "up", indices[-1], 1), indices[0])
+    continues_run = b.and_(continues_run, b.icmp_signed("!=", lane, I32(0)))
+    all_equal = I1(1)
     for equal in same:
-        whole = b.and_(whole, equal)
-    tail = _joined(e, values, same, join)[-1]
-    open_ = b.and_(whole, joins)
-    heads = b.and_(ballot_bits(e, b.not_(open_)), b.lshr(I32(-1), b.sub(I32(LANES), lane)))
-    first = b.sub(I32(LANES), e.call(I32, "llvm.ctlz.i32", [heads, I1(1)]))
-    reach = b.sub(lane, first)  # lanes before this one that its run goes on from
+        all_equal = b.and_(all_equal, equal)
+    tail = _scanned(e, values, same, combine)[-1]
+    no_head = b.and_(all_equal, continues_run)
+    heads = b.and_(ballot_bits(e, b.not_(no_head)), b.lshr(I32(-1), b.sub(I32(WARP - 1), lane)))
+    head_lane = b.sub(I32(WARP - 1), e.call(I32, "llvm.ctlz.i32", [heads, I1(1)]))
+    lanes_to_head = b.sub(lane, head_lane)  # lanes back to the one where this lane's last run begins
     for distance in (1, 2, 4, 8, 16):
-        further = join(e, shuffle(e, "up", tail, distance), tail)
-        tail = b.select(b.icmp_signed(">=", reach, I32(distance)), further, tail)
+        further = combine(e, shuffle(e, "up", tail, distance), tail)
+        tail = b.select(b.icmp_signed(">=", lanes_to_head, I32(distance)), further, tail)
     before = shuffle(e, "up", tail, 1)
-    totals = _joined(e, [b.select(joins, join(e, before, values[0]), values[0]), *values[1:]], same, join)
-    following = b.lshr(b.lshr(ballot_bits(e, joins), I32(1)), lane)
+    totals = _scanned(
+        e, [b.select(continues_run, combine(e, before, values[0]), values[0]), *values[1:]], same, combine
+    )
+    following = b.lshr(b.lshr(ballot_bits(e, continues_run), I32(1)), lane)
     ends = [*(b.not_(equal) for equal in same), b.not_(b.trunc(following, I1))]
     return [Run(*run) for run in zip(indices, totals, ends)]
 
 
-def _joined(e: Emitter, values: Sequence[ir.Value], same: Sequence[ir.Value], join: Join) -> list[ir.Value]:
-    """What each run of a lane holds up to each element."""
+def _scanned(e: Emitter, values: Sequence[ir.Value], same: Sequence[ir.Value], combine: Combine) -> list[ir.Value]:
+    """A lane's segmented scan: the partial result of each element's run up to it."""
     totals = [values[0]]
     for value, equal in zip(values[1:], same):
-        totals.append(e.builder.select(equal, join(e, totals[-1], value), value))
+        totals.append(e.builder.select(equal, combine(e, totals[-1], value), value))
     return totals

@@ -63,8 +63,8 @@ class OrderedScatterSchedule(ScatterSchedule):
 
 @dataclass(frozen=True)
 class PrivateScatterSchedule(ScatterSchedule):
-    """Blocks loop over tiles of `elements` a thread and merge them into `copies` of `bins` in shared memory, then these
-    into the array; with a `unit`, bins count how often that value is added.
+    """Blocks loop over tiles of `elements` a thread and merge them into `copies` private copies of the `bins` in shared
+    memory, then these into the array; if every update adds the same value `unit`, bins are integer counts.
     """
 
     bins: int = field(kw_only=True)
@@ -175,10 +175,10 @@ def _private(kernel: KernelIR, extents: Extents, hardware: Hardware) -> PrivateS
     table = scatter.bins * size
     if len(kernel.scatters) > 1 or not table or prod(extents) < WORTH_BINS * scatter.bins:
         return None
-    room = _shared_copies(kernel, hardware, table)
-    if room is None:
+    occupancy = _shared_copies(kernel, hardware, table)
+    if occupancy is None:
         return None
-    copies, blocks, need = room
+    copies, blocks, need = occupancy
     registers = predicted_registers(kernel, hardware, need, blocks, PRIVATE_THREADS)
     counts = "counts of them" if unit else "their sums or extrema"
     reason = (
@@ -211,12 +211,12 @@ def _private_sums(kernel: KernelIR, extents: Extents, hardware: Hardware) -> Pri
         return None
     accumulator = SUPERACCUMULATORS[scatter.fold][scatter_dtype(kernel, scatter)]
     most = NEAR_CHUNKS + -(-accumulator.low // accumulator.width)
-    rooms = ((n, _shared_copies(kernel, hardware, 8 * n * scatter.bins)) for n in range(most, 0, -1))
-    chunks, room = next(((n, room) for n, room in rooms if room is not None), (0, None))
+    candidates = ((n, _shared_copies(kernel, hardware, 8 * n * scatter.bins)) for n in range(most, 0, -1))
+    chunks, occupancy = next(((n, fit) for n, fit in candidates if fit is not None), (0, None))
     words = chunks * scatter.bins
-    if room is None or prod(extents) < WORTH_BINS * words:
+    if occupancy is None or prod(extents) < WORTH_BINS * words:
         return None
-    copies, blocks, need = room
+    copies, blocks, need = occupancy
     registers = predicted_registers(kernel, hardware, need, blocks, PRIVATE_THREADS)
     reason = (
         f"at most {scatter.bins} places: blocks of {PRIVATE_THREADS} add elements as integers to {copies} × as many "

@@ -14,7 +14,7 @@ from ....ir.types import INT64, dtype
 from ..compiler.numba_backend import I32, I64, Emitter, emitted, ir, numba_type, types
 from ..tile.tile import Tile
 from .intrinsics import merge
-from .runs import join_of, thread_runs, tile_runs
+from .runs import combine_of, thread_runs, tile_runs
 
 
 def accumulate_tile(tile: Tile, name: str, fold: str, columns: bool) -> Callable:
@@ -30,7 +30,7 @@ def accumulate_tile(tile: Tile, name: str, fold: str, columns: bool) -> Callable
         b = e.builder
         own = tile.widened(e, INT64, indices, kinds[1], types.int64)
         given = tile.widened(e, kind, values, kinds[2], numba_type(name))
-        for run in (thread_runs if columns else tile_runs)(e, tile, own, given, left, join_of(kind, "sum")):
+        for run in (thread_runs if columns else tile_runs)(e, tile, own, given, left, combine_of(kind, "sum")):
             with run.ended(e):
                 for chunk, word in terms(e, accumulator, run.total):
                     with b.if_then(b.icmp_unsigned("!=", word, I64(0))):

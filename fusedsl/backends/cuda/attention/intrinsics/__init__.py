@@ -26,13 +26,13 @@ row_of = _FILE.function("row_of", "values, row")
 class PagedLookupIntrinsics(Named):
     """Intrinsics of the rows of a tile that a lane looks up."""
 
-    copy = Method("size, room, threads", "to, at")
+    copy = Method("size, padded_size, threads", "to, at")
     elementwise = Method("signature")
     places = Method("", "first")
     words = Method("", "flags")
 
 
-PagedLookup = File("attention.intrinsics.paged_lookup").type("PagedLookup", "lines", PagedLookupIntrinsics)
+PagedLookup = File("attention.intrinsics.paged_lookup").type("PagedLookup", "rows", PagedLookupIntrinsics)
 
 _FILE = File("attention.intrinsics.wgmma")
 wgmma_qk = _FILE.maker("wgmma_qk", "kind, rows, columns, width", "q, k")
