@@ -46,27 +46,27 @@ td.lost { color: var(--lost); } .busy { border-left: 4px solid var(--lost); padd
 COLORS = "".join(f".s{k} {{ stroke: var(--s{k}); }} .mark.s{k} {{ fill: var(--s{k}); }}" for k in range(5))
 COLORS += ".mark { stroke: var(--card); } .mark.lost { fill: var(--lost); stroke: var(--lost); }"
 METHOD = """Results are compared with float64 before they are timed. Times are medians of calls in turns on random data.
-{kernel}. {call}. The floor is the time of a copy of the same bytes in this run, or the time of the matrix
+{kernel}. {call}. The floor is the roofline time of this run: that of a copy of the same bytes, or that of the matrix
 products at the rate of the library's own product where that is longer. Red points, below 1, are slower than the peer.
 A share of the floor is far below 1 where arithmetic, not memory, takes the time."""
 
 
-def page(head: dict[str, Any], rows: Sequence[Row]) -> str:
-    """The page; `head` is that of the report."""
-    machine = str(head["machine"].get("gpu") or head["machine"]["cpu"]).split(",")[0]
-    name = f"fusedsl {head['versions'].get('fusedsl', '')} on {machine}, {head['date'][:10]}"
-    target, suites = head["target"], list(dict.fromkeys(row.suite for row in rows))
+def page(metadata: dict[str, Any], rows: Sequence[Row]) -> str:
+    """The page; `metadata` is the head of the report."""
+    machine = str(metadata["machine"].get("gpu") or metadata["machine"]["cpu"]).split(",")[0]
+    name = f"fusedsl {metadata['versions'].get('fusedsl', '')} on {machine}, {metadata['date'][:10]}"
+    target, suites = metadata["target"], list(dict.fromkeys(row.suite for row in rows))
     names = timed_peers(rows)
     method = METHOD.format(kernel=title("kernel", target), call=title("call", target))
     parts = [
         f"<h1>{escape(name)}</h1>",
         f'<p class="faint">{escape(method)}</p>',
-        f'<p class="busy">{escape(warning)}</p>' if (warning := busy_warning(head)) else "",
+        f'<p class="busy">{escape(warning)}</p>' if (warning := busy_warning(metadata)) else "",
         _overview(rows),
-        *(_suite(suite, [r for r in rows if r.suite == suite], names, head["unfused"]) for suite in suites),
-        _machine(head),
+        *(_suite(suite, [r for r in rows if r.suite == suite], names, metadata["unfused"]) for suite in suites),
+        _machine(metadata),
     ]
-    data = embedded({**head, "rows": [asdict(r) for r in rows]}, "results")
+    data = embedded({**metadata, "rows": [asdict(r) for r in rows]}, "results")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
@@ -189,13 +189,17 @@ def _cells(peers: dict[str, Row], measure: str, names: Sequence[str]) -> Iterato
         yield f"<td{_lost(reached)}>{reached:.2f}×</td>" if reached else f'<td title="{escape(why or "", True)}">–</td>'
 
 
-def _machine(head: dict[str, Any]) -> str:
-    floors = head["floors"]
-    facts = {**head["machine"], "load before the run": head.get("load"), "not installed": ", ".join(head["absent"])}
+def _machine(metadata: dict[str, Any]) -> str:
+    floors = metadata["floors"]
+    facts = {
+        **metadata["machine"],
+        "load before the run": metadata.get("load"),
+        "not installed": ", ".join(metadata["absent"]),
+    }
     if "copy_gb_s" in floors:
         facts["fastest copy"] = f"{floors['copy_gb_s']:g} GB/s"
     if "matmul_gflop_s" in floors:
         facts["matrix product"] = f"{floors['matmul_gflop_s']:,.0f} GFLOP/s"
-    facts["versions"] = ", ".join(f"{name} {version}" for name, version in head["versions"].items())
+    facts["versions"] = ", ".join(f"{name} {version}" for name, version in metadata["versions"].items())
     lines = "".join(f"<dt>{escape(str(k))}</dt><dd>{escape(str(v))}</dd>" for k, v in facts.items() if v)
     return f'<h2>Machine</h2><div class="card"><dl>{lines}</dl></div>'

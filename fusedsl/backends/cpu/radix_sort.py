@@ -40,19 +40,22 @@ def sort_long_row(sort: Sort, insert: list[str]) -> list[str]:
     equal keys have kept their order.
     """
     count = digits(sort.key.dtype)
-    turn = ["first = digit * 256", "shift = digit * 8"]
-    turn += [f"bin = first + {_digit(sort, reduce.get('order', 'source'), 'shift')}"]
+    digit_pass = ["first = digit * 256", "shift = digit * 8"]
+    digit_pass += [f"bin = first + {_digit(sort, reduce.get('order', 'source'), 'shift')}"]
     scatter = [*starts(), "for spot in range(source, source + columns):", *indented(_scatter(sort))]
     scatter += ["source = columns - source", "target = columns - target"]
-    turn += [f"if {reduce.get('tally', 'bin')} < columns:", *indented(scatter)]
-    passes = [f"for digit in range(begin, {count}):", *indented(turn)]
+    digit_pass += [f"if {reduce.get('tally', 'bin')} < columns:", *indented(scatter)]
+    passes = [f"for digit in range(begin, {count}):", *indented(digit_pass)]
     if count < 4:
         return ["begin = 0", *histogram(sort, count), *passes]
-    mend = ["moves = 0", "spot = source + 1", "high = source + columns"]
-    mend += [f"while (spot < high) & (moves < {MOST_MOVES} * columns):", *indented([*insert, "spot = spot + 1"])]
-    mend += [f"if moves >= {MOST_MOVES} * columns:", *indented(["wanted = 0", "unsorted = True"])]
+    insertion_pass = ["moves = 0", "spot = source + 1", "high = source + columns"]
+    insertion_pass += [
+        f"while (spot < high) & (moves < {MOST_MOVES} * columns):",
+        *indented([*insert, "spot = spot + 1"]),
+    ]
+    insertion_pass += [f"if moves >= {MOST_MOVES} * columns:", *indented(["wanted = 0", "unsorted = True"])]
     opening = [*histogram(sort, count), f"begin = {count}", "spread = 1.0", *choose_first_digit()]
-    again = [*opening, *passes, "unsorted = False", "if begin > 0:", *indented(mend)]
+    again = [*opening, *passes, "unsorted = False", "if begin > 0:", *indented(insertion_pass)]
     return ["unsorted = True", "wanted = 4 * columns", "while unsorted:", *indented(again)]
 
 
@@ -63,7 +66,9 @@ def starts() -> list[str]:
 
 
 def choose_first_digit() -> list[str]:
-    """The highest digit from which on keys are `wanted` times as many as in one bin; 0 for all digits."""
+    """The first digit of the LSD passes: the highest one from which upwards the product over digits of n / (largest
+    bin), an estimate of the number of distinct prefixes (`spread`), exceeds `wanted`; 0 if none does, or `wanted` is 0.
+    """
     largest = [f"low = {reduce.get('tally', 'bin')}", "if low > high:", *indented(["high = low"])]
     each = ["begin = begin - 1", "high = 1", "for bin in range(begin * 256, begin * 256 + 256):", *indented(largest)]
     each += ["spread = spread * (float64(columns) / float64(high))"]

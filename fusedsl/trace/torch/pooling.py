@@ -14,10 +14,10 @@ from .functions import TABLE, language, torch_function
 from .reductions import amax, mean
 
 NO_INDICES = Refusal("return_indices", "return_indices is not supported", "take the values alone", "unsupported.pool")
-LARGEST = 256  # most elements of a window; each is a separate read
+MOST_SLICES = 256  # most elements of a window, and most windows of adaptive pooling: each is a separate read
 
 
-def _each(value: Any, axes: int) -> tuple[int, ...]:
+def _ntuple(value: Any, axes: int) -> tuple[int, ...]:
     """One integer for each axis."""
     parts = tuple(int(v) for v in (value if isinstance(value, (tuple, list)) else (value,)))
     if len(parts) not in (1, axes):
@@ -32,7 +32,7 @@ def _padded(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
     return language("pad", x, (*[(0, 0)] * (x.ndim - len(widths)), *widths), "constant", constant_values=value)
 
 
-def _surplus(
+def _ceil_mode_padding(
     x: Any, kernel: tuple[int, ...], steps: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...]
 ) -> list[tuple[int, int]]:
     """ceil_mode: the padding behind each axis that completes a last, partial window."""
@@ -47,9 +47,9 @@ def _surplus(
 
 def _windows(x: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> list[Any]:
     """Slices of `x` with the first, second, … element of every window of its last axes."""
-    if math.prod(kernel) > LARGEST:
+    if math.prod(kernel) > MOST_SLICES:
         raise Unsupported(f"windows of {math.prod(kernel)} elements are not supported", "unsupported.pool",
-                          help=f"at most {LARGEST}; for all of a dimension use mean or amax")  # fmt: skip
+                          help=f"at most {MOST_SLICES}; for all of a dimension use mean or amax")  # fmt: skip
     counts = []
     for extent, k, s, d in zip(x.shape[-len(kernel) :], kernel, stride, dilation):
         reach = d * (k - 1)
@@ -85,7 +85,7 @@ class _Windows:
     steps: tuple[int, ...]
     dilation: tuple[int, ...]
     padding: tuple[int, ...]
-    surplus: list[tuple[int, int]]
+    ceil_mode_padding: list[tuple[int, int]]
 
     def combined(self, x: Any, join: Callable[[Any, Any], Any]) -> Any:
         """The elements of each window, joined."""
@@ -99,15 +99,15 @@ def _windows_over(axes: int) -> Callable[..., _Windows]:
         input: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, dilation: Any = 1
     ) -> _Windows:
         _check(input, axes)
-        kernel, dilations, pad = _each(kernel_size, axes), _each(dilation, axes), _each(padding, axes)
-        steps = _each(stride, axes) if stride else kernel
-        surplus = _surplus(input, kernel, steps, pad, dilations) if ceil_mode else [(0, 0)] * axes
-        return _Windows(kernel, steps, dilations, pad, surplus)
+        kernel, dilations, pad = _ntuple(kernel_size, axes), _ntuple(dilation, axes), _ntuple(padding, axes)
+        steps = _ntuple(stride, axes) if stride else kernel
+        ceil_mode_padding = _ceil_mode_padding(input, kernel, steps, pad, dilations) if ceil_mode else [(0, 0)] * axes
+        return _Windows(kernel, steps, dilations, pad, ceil_mode_padding)
 
     return windows
 
 
-def _average(axes: int) -> Callable[..., Any]:
+def _avg_pool(axes: int) -> Callable[..., Any]:
     """F.avg_pool over the last axes."""
 
     @declared(
@@ -118,13 +118,13 @@ def _average(axes: int) -> Callable[..., Any]:
         both = [(p, p) for p in windows.padding]
 
         def total(x: Any) -> Any:
-            return windows.combined(_padded(x, windows.surplus, 0), lambda a, b: a + b)
+            return windows.combined(_padded(x, windows.ceil_mode_padding, 0), lambda a, b: a + b)
 
         def share(whole: Any, count: Any) -> Any:
             return TABLE["div"](whole, count, rounding_mode=None if input.is_floating_point() else "trunc")
 
         whole, ones = total(_padded(input, both, 0)), language("ones_like", input)
-        partial = any(map(any, windows.surplus)) or (any(windows.padding) and not count_include_pad)
+        partial = any(map(any, windows.ceil_mode_padding)) or (any(windows.padding) and not count_include_pad)
         if divisor_override or not partial:
             return share(whole, divisor_override or math.prod(windows.kernel))
         return share(whole, total(_padded(ones, both, 1 if count_include_pad else 0)))
@@ -132,7 +132,7 @@ def _average(axes: int) -> Callable[..., Any]:
     return avg_pool
 
 
-def _largest(axes: int) -> Callable[..., Any]:
+def _max_pool(axes: int) -> Callable[..., Any]:
     """F.max_pool over the last axes."""
 
     @declared(
@@ -140,13 +140,15 @@ def _largest(axes: int) -> Callable[..., Any]:
     )
     def max_pool(input, kernel_size, stride, padding, dilation, ceil_mode):
         windows = _windows_over(axes)(input, kernel_size, stride, padding, ceil_mode, dilation)
-        padded = _padded(input, [(p, p + more) for p, (_, more) in zip(windows.padding, windows.surplus)], -math.inf)
+        padded = _padded(
+            input, [(p, p + more) for p, (_, more) in zip(windows.padding, windows.ceil_mode_padding)], -math.inf
+        )
         return windows.combined(padded, lambda a, b: language("maximum", a, b))
 
     return max_pool
 
 
-def _adaptive(axes: int, reduce: Callable[..., Any]) -> Callable[..., Any]:
+def _adaptive_pool(axes: int, reduce: Callable[..., Any]) -> Callable[..., Any]:
     """Adaptive pooling: a given number of windows, each reduced."""
 
     @declared("input, output_size, return_indices=False", NO_INDICES)
@@ -170,9 +172,9 @@ def _adapted(x: Any, axis: int, n: int, reduce: Callable[..., Any]) -> Any:
         return reduce(parts, axis, False)
     if n < 1:
         raise ArgumentError(f"pooling to {n} elements", "argument.range", help="output_size is 1 or more")
-    if n > LARGEST:
+    if n > MOST_SLICES:
         raise Unsupported(f"adaptive pooling of {extent} to {n} elements", "unsupported.pool",
-                          help=f"at most {LARGEST}, or a divisor")  # fmt: skip
+                          help=f"at most {MOST_SLICES}, or a divisor")  # fmt: skip
     bounds = [(k * extent // n, -((k + 1) * extent // -n)) for k in range(n)]
     cut = (slice(None),) * (x.ndim + axis)
     return language("concat", tuple(reduce(x[(*cut, slice(a, b))], axis, True) for a, b in bounds), axis)
@@ -197,8 +199,8 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     _check(input, 2)
     if input.ndim == 3:
         return unfold(input[None], kernel_size, dilation, padding, stride)[0]
-    kernel, dilations, steps = _each(kernel_size, 2), _each(dilation, 2), _each(stride, 2)
-    padded = _padded(input, [(p, p) for p in _each(padding, 2)], 0)
+    kernel, dilations, steps = _ntuple(kernel_size, 2), _ntuple(dilation, 2), _ntuple(stride, 2)
+    padded = _padded(input, [(p, p) for p in _ntuple(padding, 2)], 0)
     result = language("stack", tuple(_windows(padded, kernel, steps, dilations)), 2)
     batch, channels, _, high, wide = result.shape
     return result.reshape(batch, channels * math.prod(kernel), high * wide)
@@ -216,6 +218,6 @@ def _windows_of_one(x: Any, axis: int, size: int, step: int) -> list[Any]:
 
 
 for _axes in (1, 2, 3):
-    TABLE[f"avg_pool{_axes}d"], TABLE[f"max_pool{_axes}d"] = _average(_axes), _largest(_axes)
-    TABLE[f"adaptive_avg_pool{_axes}d"] = _adaptive(_axes, mean)
-    TABLE[f"adaptive_max_pool{_axes}d"] = _adaptive(_axes, amax)
+    TABLE[f"avg_pool{_axes}d"], TABLE[f"max_pool{_axes}d"] = _avg_pool(_axes), _max_pool(_axes)
+    TABLE[f"adaptive_avg_pool{_axes}d"] = _adaptive_pool(_axes, mean)
+    TABLE[f"adaptive_max_pool{_axes}d"] = _adaptive_pool(_axes, amax)

@@ -129,7 +129,7 @@ class ElementMask:
             {Domain.ELEMENT, Domain.COLUMN}.isdisjoint(self.values.domain_of(v.name) for v in others)
             and Domain.ELEMENT not in domains.values()
             and all(domains[name] is Domain.SCALAR for name in uniform)
-            and _is_column_offset(counter, counter.args[column].name, position.name)
+            and _is_column_plus_invariant(counter, counter.args[column].name, position.name)
         )
 
 
@@ -137,14 +137,14 @@ def _listed(values: Iterable[Value]) -> str:
     return ", ".join(v.name for v in values)
 
 
-def _is_column_offset(body: Body, column: str, position: str) -> bool:
+def _is_column_plus_invariant(body: Body, column: str, position: str) -> bool:
     """True if a position is the column plus values that do not depend on it."""
-    depends = {column}
+    column_dependent = {column}
     for i in body.instructions:
-        terms = [name for name in i.names if name in depends]
+        terms = [name for name in i.names if name in column_dependent]
         if not terms:
             continue
         if len(terms) > 1 or i.op not in OFFSETS or i.dtype not in (INT64, UINT64) or not i.reads_names_only:
             return False
-        depends.add(i.target)
-    return position in depends
+        column_dependent.add(i.target)
+    return position in column_dependent

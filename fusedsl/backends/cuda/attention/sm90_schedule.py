@@ -99,8 +99,8 @@ def bias_operand(kernel: AttentionKernel, query_axis: int) -> int | None:
     """The bias: an operand with a 16-bit element for each score, which TMA can load."""
     for body in kernel.attention.mask_inputs:
         k = loaded_operand(kernel, body)
-        by_tma = k is not None and _tma_takes(kernel, k, kernel.kv_axis, query_axis)
-        if k is not None and by_tma and kernel.operands[k].strides[query_axis] == "s":
+        loads_by_tma = k is not None and _tma_takes(kernel, k, kernel.kv_axis, query_axis)
+        if k is not None and loads_by_tma and kernel.operands[k].strides[query_axis] == "s":
             return k
     return None
 
@@ -114,7 +114,7 @@ def tma_store_operand(kernel: AttentionKernel, query_axis: int) -> tuple[int, in
     return None
 
 
-def _fits(kernel: AttentionKernel, operands: AttentionOperands) -> bool:
+def _operands_supported(kernel: AttentionKernel, operands: AttentionOperands) -> bool:
     """True if TMA and wgmma take these arrays."""
     score, output = kernel.attention.scores[0], kernel.attention.weighted_sums[0]
     inner = {operands.q: score.axis, operands.k: score.axis, operands.v: output.axis}
@@ -148,7 +148,7 @@ def _tma_axes(kernel: AttentionKernel, k: int, inner: int, rows: int) -> tuple[i
 def schedule_sm90(kernel: AttentionKernel, extents: Extents, hardware: Hardware) -> Sm90AttentionSchedule | None:
     """The schedule of attention on sm_90; None if the card, the operands or the shared memory do not allow it."""
     operands, body = operands_of(kernel), kernel.attention
-    if operands is None or operands.v == ABSENT or hardware.cc[0] != 9 or not _fits(kernel, operands):
+    if operands is None or operands.v == ABSENT or hardware.cc[0] != 9 or not _operands_supported(kernel, operands):
         return None
     head_dim, head_dim_v = extents[body.scores[0].axis], extents[body.weighted_sums[0].axis]
     if head_dim % 8 or head_dim_v % 8 or max(head_dim, head_dim_v) > MOST_HEAD_DIM:
@@ -158,13 +158,14 @@ def schedule_sm90(kernel: AttentionKernel, extents: Extents, hardware: Hardware)
     has_bias = bias_operand(kernel, operands.query_axis) is not None
     warpgroups, columns, stages = tile_shape(head_dim, head_dim_v, has_bias, kernel)
     lazy = warpgroups < 3 or body.block_mask is None  # three warpgroups have no registers for it beside a mask
-    least = Sm90AttentionSchedule(
+    base = Sm90AttentionSchedule(
         columns, warpgroups, stages, head_dim, head_dim_v, pingpong=warpgroups > 1, lazy_rescale=lazy
     )
-    staged = [replace(least, q_stages=n, bias_stages=m) for n, m in (STAGES if has_bias else STAGES_WITHOUT_BIAS)]
-    fit = all(bounds.lower.dtype.bits <= 32 for bounds in kernel.kv_bounds)  # in words of shared memory
-    candidates = [replace(each, persistent_blocks=hardware.multiprocessors) for each in staged if fit]
-    candidates += [each for each in staged if kernel.kv_bounds and each.q_stages == 1]
+    staged = [replace(base, q_stages=n, bias_stages=m) for n, m in (STAGES if has_bias else STAGES_WITHOUT_BIAS)]
+    # persistent blocks cache bounds in shared memory as 32-bit words
+    bounds_are_32_bit = all(bounds.lower.dtype.bits <= 32 for bounds in kernel.kv_bounds)
+    candidates = [replace(s, persistent_blocks=hardware.multiprocessors) for s in staged if bounds_are_32_bit]
+    candidates += [s for s in staged if kernel.kv_bounds and s.q_stages == 1]  # not persistent: bounds are not cached
 
     def fits(schedule: Sm90AttentionSchedule) -> bool:
         return _most_smem_bytes(schedule, kernel, extents) <= hardware.block_shared
@@ -172,8 +173,8 @@ def schedule_sm90(kernel: AttentionKernel, extents: Extents, hardware: Hardware)
     schedule = next(filter(fits, candidates), None)
     if schedule is None:
         return None
-    by_tma = replace(schedule, tma_store=tma_store_operand(kernel, operands.query_axis) is not None)
-    schedule = by_tma if fits(by_tma) else schedule
+    with_tma_store = replace(schedule, tma_store=tma_store_operand(kernel, operands.query_axis) is not None)
+    schedule = with_tma_store if fits(with_tma_store) else schedule
     blocks = _work_tiles(schedule, kernel, extents)
     if blocks >= 1 << 31:
         return None
@@ -253,8 +254,8 @@ def sm90_smem_bytes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, ex
 
 def _most_smem_bytes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: Extents) -> int:
     """Shared memory of a block, also for the narrower key tiles after a spill."""
-    least = min(schedule.columns, COLUMNS_AFTER_SPILL[-1])
-    return max(sm90_smem_bytes(replace(schedule, columns=n), kernel, extents) for n in (schedule.columns, least))
+    narrowest = min(schedule.columns, COLUMNS_AFTER_SPILL[-1])
+    return max(sm90_smem_bytes(replace(schedule, columns=n), kernel, extents) for n in (schedule.columns, narrowest))
 
 
 def _work_tiles(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: Extents) -> int:
