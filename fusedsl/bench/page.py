@@ -1,4 +1,4 @@
-"""The rows of a run as one HTML page that needs no other file: charts by size, shares of the floor, the machine."""
+"""The rows of a run as one HTML page that needs no other file: charts by size, shares of the roofline time, the machine."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ td.lost { color: var(--lost); } .busy { border-left: 4px solid var(--lost); padd
 COLORS = "".join(f".s{k} {{ stroke: var(--s{k}); }} .mark.s{k} {{ fill: var(--s{k}); }}" for k in range(5))
 COLORS += ".mark { stroke: var(--card); } .mark.lost { fill: var(--lost); stroke: var(--lost); }"
 METHOD = """Results are compared with float64 before they are timed. Times are medians of calls in turns on random data.
-{kernel}. {call}. The floor is the roofline time of this run: that of a copy of the same bytes, or that of the matrix
+{kernel}. {call}. The roofline time is that of a copy of the same bytes in this run, or that of the matrix
 products at the rate of the library's own product where that is longer. Red points, below 1, are slower than the peer.
-A share of the floor is far below 1 where arithmetic, not memory, takes the time."""
+A share of the roofline time is far below 1 where arithmetic, not memory, takes the time."""
 
 
 def page(metadata: dict[str, Any], rows: Sequence[Row]) -> str:
@@ -105,9 +105,9 @@ def _suite(suite: str, rows: Sequence[Row], names: Sequence[str], unfused: str) 
             if (chosen := [r for r in rows if (r.measure, r.workload) == (measure, workload)])
         ]
     if floors := share_series([r for r in rows if r.measure == "kernel"]):
-        picture = chart(floors, share_axes(floors), f"{suite}: share of the floor")
+        picture = chart(floors, share_axes(floors), f"{suite}: share of the roofline time")
         legend = _legend([(s.kind, s.name) for s in floors])
-        figures.append(f"<figure><h3>share of the floor</h3>{picture}{legend}</figure>")
+        figures.append(f"<figure><h3>share of the roofline time</h3>{picture}{legend}</figure>")
     parts.append(f'<div class="charts">{"".join(figures)}</div>')
     parts.append(f"<details><summary>all times</summary>{_table(rows, names)}</details>")
     return "\n".join(parts)
@@ -147,12 +147,12 @@ def ratio_series(rows: Sequence[Row], names: Sequence[str]) -> list[Series]:
 
 
 def share_series(rows: Sequence[Row]) -> list[Series]:
-    """A line for each workload: the share of the floor, by size."""
+    """A line for each workload: the share of the roofline time, by size."""
     series = []
     for kind, workload in enumerate(dict.fromkeys(r.workload for r in rows)):
         ours = sorted((r for r in rows if r.workload == workload and r.peer == OURS), key=elements)
         points = tuple(
-            Point(elements(r), part, f"{r.shape}: {part:.2f} of the floor ({_time(r)})")
+            Point(elements(r), part, f"{r.shape}: {part:.2f} of roofline ({_time(r)})")
             for r in ours
             if (part := share(r))
         )
@@ -166,7 +166,7 @@ def _time(row: Row) -> str:
 
 
 def _table(rows: Sequence[Row], names: Sequence[str]) -> str:
-    head = ["workload", "shape", "measure", "ours", "p20 to p80", "bytes", "share of floor", *names]
+    head = ["workload", "shape", "measure", "ours", "p20 to p80", "bytes", "share of roofline", *names]
     body = [
         "".join(_cells(peers, measure, names))
         for measure in ("kernel", "call")

@@ -1,4 +1,4 @@
-"""The rows of one case side by side: the share of the floor that is reached, and ratios to other peers."""
+"""The rows of one case side by side: the share of the roofline time that is reached, and ratios to other peers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def by_case(rows: Iterable[Row]) -> dict[tuple, dict[str, Row]]:
 
 
 def share(row: Row) -> float | None:
-    """Floor over time."""
+    """Roofline time over time."""
     return row.floor_us / row.median_us if row.floor_us and row.median_us else None
 
 
@@ -37,7 +37,7 @@ def varies(row: Row) -> bool:
 
 
 def shortfall(peers: dict[str, Row]) -> float:
-    """The lesser of the share of the floor and the ratio to the fastest other peer; 0 where ours has no time."""
+    """The lesser of the share of the roofline time and the ratio to the fastest other peer; 0 where ours has no time."""
     ours = peers.get(OURS)
     if ours is None or not ours.median_us:
         return 0.0

@@ -57,7 +57,7 @@ def _bar(total: int) -> Iterator[tuple[Callable[[str], Any], Callable[[str], Non
 
 
 def tables(head: dict[str, Any], rows: list[Row]) -> str:
-    """A table for each suite and measure: our time, the share of the floor, and the speed-up over each peer."""
+    """A table for each suite and measure: our time, the share of the roofline time, and the speed-up over each peer."""
     parts = []
     for suite in dict.fromkeys(row.suite for row in rows):
         for measure in ("kernel", "call"):
@@ -67,12 +67,12 @@ def tables(head: dict[str, Any], rows: list[Row]) -> str:
 
 
 def summary(head: dict[str, Any], rows: list[Row]) -> str:
-    """The machine, its floors, and for each peer the geometric mean and the minimum of the speed-ups over it."""
+    """The machine, its roofline, and for each peer the geometric mean and the minimum of the speed-ups over it."""
     machine, floors = head["machine"], head["floors"]
     lines = [f"on {machine.get('gpu') or machine['cpu']}, {machine['threads']} threads; unfused: {head['unfused']}"]
     rates = [("copies", "copy_gb_s", "GB/s"), ("matrix products", "matmul_gflop_s", "GFLOP/s")]
     shown = [f"{what} {floors[name]:g} {unit}" for what, name, unit in rates if name in floors]
-    lines.append(f"floors of this run: {', '.join(shown)}")
+    lines.append(f"roofline of this run: {', '.join(shown)}")
     if head["absent"]:
         lines.append(f"not installed: {', '.join(head['absent'])}")
     for measure in ("kernel", "call"):
@@ -103,7 +103,7 @@ def _table(rows: list[Row], measure: str) -> str:
         "workload",
         "shape",
         "time",
-        *(["share of floor"] if measure == "kernel" else []),
+        *(["share of roofline"] if measure == "kernel" else []),
         *(f"vs {n}" for n in names),
     ]
     body = []

@@ -279,10 +279,10 @@ def _extent(d: Dim, like: Type) -> Node:
 def _spread(key: tuple) -> list[int | None]:
     """The operand's axis of each entry of a basic index."""
     axes: list[int | None] = []
-    below = 0
+    operand_axis = 0
     for entry in key:
-        axes.append(None if entry[0] == "new" else below)
-        below += entry[0] != "new"
+        axes.append(None if entry[0] == "new" else operand_axis)
+        operand_axis += entry[0] != "new"
     return axes
 
 

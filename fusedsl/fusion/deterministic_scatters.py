@@ -110,8 +110,8 @@ def _sum(b: GraphBuilder, base: Node, flat_indices: Node, values: Node, mode: st
     if d is FLOAT64:  # what the first integers leave
         rest = op("ldexp", op("subtract", scaled, whole), b.literal(SUM_BITS - 30))
         low = b.cast(op("where", own_finite, op("rint", rest), b.literal(0.0)), INT64)
-        below = _node("sum", none, flat_indices, shapes.broadcast_to(b, low, flat_indices.type.shape), mode)
-        result = op("add", result, op("ldexp", b.convert(below, FLOAT64), b.literal(30 - SUM_BITS)))
+        low_total = _node("sum", none, flat_indices, shapes.broadcast_to(b, low, flat_indices.type.shape), mode)
+        result = op("add", result, op("ldexp", b.convert(low_total, FLOAT64), b.literal(30 - SUM_BITS)))
     result = op("ldexp", result, op("negative", shift))
     special = op("where", op("isnan", size), b.literal(float("nan")), sum_of_infinities(b, total))
     result = op("where", op("isfinite", size), result, special)

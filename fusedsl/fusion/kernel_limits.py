@@ -88,9 +88,9 @@ class KernelLimits:
 
     def _note(self, n: Node) -> None:
         args = dict.fromkeys(map(array_below, n.args))
-        below = max((self._of(self.products, a) for a in args), default=0)
-        self.products[n] = below + is_product(n)
-        here = n.op in WORKS and below > 0 and not is_product(n)
+        operand_products = max((self._of(self.products, a) for a in args), default=0)
+        self.products[n] = operand_products + is_product(n)
+        here = n.op in WORKS and operand_products > 0 and not is_product(n)
         self.folded[n] = here or any(self.folded[a] for a in args if a not in self.stored)
         self.nested[n] = max((self._of(self.nested, a) for a in args), default=0)
         self.along[n] = next((self.along[a] for a in args if self._of(self.nested, a) == self.nested[n]), None)
@@ -187,8 +187,8 @@ class KernelLimits:
         """Products of weights and their scores that an attention kernel may compute, if these arrays are stored."""
         products: set[Node] = set()
         for n, x in self.weights_of.items():
-            below = search([x] if x not in stored else [], lambda m: [a for a in m.args if a not in stored])
-            if scores := [m for m in below if is_product(m)]:
+            fused = search([x] if x not in stored else [], lambda m: [a for a in m.args if a not in stored])
+            if scores := [m for m in fused if is_product(m)]:
                 products.update((n, *scores))
         return products
 
@@ -229,11 +229,11 @@ class KernelLimits:
     def _cut_below(self, n: Node, weight: Callable[[Node], int], reason: str) -> None:
         """Store what the later half of a chain that ends in a node needs of the earlier one."""
         first = min(self.index[m] for m in self.fused_producers[n] if m.args)
-        below = self.order[first : self.index[n] + 1]
-        for m in narrowest_cut(below, self.fused_producers[n], self.index, self.last, weight):
+        chain = self.order[first : self.index[n] + 1]
+        for m in narrowest_cut(chain, self.fused_producers[n], self.index, self.last, weight):
             self.stored.setdefault(m, reason)
             self.cuts.setdefault(m, self.index[n])
-        for m in below:
+        for m in chain:
             self._note(m)
 
     def _store_before(self, n: Node, values: dict[Node, int], reason: str) -> None:

@@ -25,20 +25,20 @@ def narrowest_cut(
     latest such cut of the fewest arrays, so that kernels are few. What else is computed from the chain counts, so that
     no other kernel computes the chain again.
     """
-    total, below = sum(map(weight, chain)), 0
+    total, passed = sum(map(weight, chain)), 0
     best: list[Node] = []
     live: list[Node] = []
     of_chain: set[Node] = set()
     positions = _positions(order)
     for n in order[:-1]:
         if n in chain:
-            below += weight(n)
+            passed += weight(n)
         if n.op not in LEAVES and (n in chain or not of_chain.isdisjoint(n.args)):
             of_chain.add(n)
         live = [m for m in live if last[m] > index[n]]
         if n in of_chain and n not in positions and n.type.shape and last.get(n, 0) > index[n]:
             live.append(n)
-        if live and 2 * below >= total and (not best or len(live) <= len(best)):
+        if live and 2 * passed >= total and (not best or len(live) <= len(best)):
             best = list(live)
     return best
 
@@ -48,7 +48,7 @@ def _positions(order: Sequence[Node]) -> set[Node]:
     few: dict[Node, int] = {}
     for n in order:
         if n.op in OPS or n.op in (*VIEWS, "convert", "cast"):
-            below = [0 if a.op in LEAVES and a.op != "param" else few.get(a) for a in n.args]
-            if None not in below and (size := cost(n) + sum(below)) <= RECOMPUTED:  # type: ignore[arg-type]
+            costs = [0 if a.op in LEAVES and a.op != "param" else few.get(a) for a in n.args]
+            if None not in costs and (size := cost(n) + sum(costs)) <= RECOMPUTED:  # type: ignore[arg-type]
                 few[n] = size
     return set(few)

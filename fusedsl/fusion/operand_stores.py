@@ -66,8 +66,8 @@ def _store_by_own_kernel(groups: list[FusionGroup], temporaries: list, factor: E
     user = groups[factor.group]
     root = temporary(factor.value, factor.axes, len(temporaries))
     temporaries.append(root.type)
-    below = set(walk([factor.value]))
-    imports = {f: load for f, load in user.imports.items() if f in below}
+    subgraph = set(walk([factor.value]))
+    imports = {f: load for f, load in user.imports.items() if f in subgraph}
     groups.append(FusionGroup((), factor.axes, stores=[root], imports=imports, waits_for=set(user.waits_for)))
     user.imports[factor.value] = load_of(root)
     user.waits_for.add(len(groups) - 1)
@@ -75,8 +75,8 @@ def _store_by_own_kernel(groups: list[FusionGroup], temporaries: list, factor: E
 
 def _store_by_producer(groups: list[FusionGroup], temporaries: list, factor: ExpensiveFactor, pinned: int) -> bool:
     """Whether the kernel that reduces the operand's only input stores the operand instead."""
-    user, below = groups[factor.group], set(walk([factor.value]))
-    needed = [f for f in user.imports if f in below]
+    user, subgraph = groups[factor.group], set(walk([factor.value]))
+    needed = [f for f in user.imports if f in subgraph]
     producer = next((g for g in groups if needed and needed[0] in g.folds and not g.attention), None)
     if len(needed) != 1 or producer is None or set(producer.rows) != set(factor.axes):
         return False

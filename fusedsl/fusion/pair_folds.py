@@ -81,10 +81,10 @@ def _is_pair(f: Node, along: frozenset, free: Free) -> bool:
     axes = free[f]
     if len(axes) < 2 or not axes & along:
         return False
-    below = list(walk(f.args))
-    if any(n.op in OPAQUE for n in below):
+    subgraph = list(walk(f.args))
+    if any(n.op in OPAQUE for n in subgraph):
         return False
-    products = (n for n in (f, *below) if n.op == "fold")
+    products = (n for n in (f, *subgraph) if n.op == "fold")
     if any(matmul_factors(n, free, free[n]) is not None for n in products):  # families of their own multiply matrices
         return False
     loads = _axes_read(f, free)
@@ -125,18 +125,20 @@ def _instructions(f: Node, free: Free, sizes: Mapping[Node, float]) -> float:
 
     Pairs that are not unrolled are loops, which are not repeated for each element.
     """
-    below = list(search(f.args, lambda n: () if n in sizes else n.args))
-    pairs = sum(sizes[n] for n in below if n in sizes and free[n] & bound_axes(f))
-    return pairs + sum(cost(n) for n in below if n not in sizes)
+    subgraph = list(search(f.args, lambda n: () if n in sizes else n.args))
+    pairs = sum(sizes[n] for n in subgraph if n in sizes and free[n] & bound_axes(f))
+    return pairs + sum(cost(n) for n in subgraph if n not in sizes)
 
 
 def _pairs_of_folds(inner: frozenset[Node], free: Free) -> dict[Node, list[Node]]:
     """For each fold over pairs, the inner folds of its pairs."""
-    below: dict[Node, frozenset[Node]] = {}
+    inner_folds: dict[Node, frozenset[Node]] = {}
     for n in free:
-        below[n] = frozenset().union(*(below[a] for a in n.args)) | ({n} if n in inner else set())
-    folds_below = {n: [f for f in below[n] if f is not n and free[f] & bound_axes(n)] for n in free if n.op == "fold"}
-    return {n: pairs for n, pairs in folds_below.items() if pairs}
+        inner_folds[n] = frozenset().union(*(inner_folds[a] for a in n.args)) | ({n} if n in inner else set())
+    pairs_of = {
+        n: [f for f in inner_folds[n] if f is not n and free[f] & bound_axes(n)] for n in free if n.op == "fold"
+    }
+    return {n: pairs for n, pairs in pairs_of.items() if pairs}
 
 
 # -- unrolling

@@ -129,9 +129,9 @@ def _below(order: Sequence[Node], wanted: Callable[[Node], bool]) -> dict[Node, 
 
     A fold ends the search: its inputs are listed at the fold itself.
     """
-    below: dict[Node, frozenset[Node]] = {}
+    reached: dict[Node, frozenset[Node]] = {}
     for n in order:
-        parts = [below[a] if a.op not in BOUND or not wanted(a) else frozenset((a,)) for a in n.args]
+        parts = [reached[a] if a.op not in BOUND or not wanted(a) else frozenset((a,)) for a in n.args]
         here = frozenset().union(*parts) if parts else frozenset()
-        below[n] = here | {n} if wanted(n) and n.op not in BOUND else here
-    return below
+        reached[n] = here | {n} if wanted(n) and n.op not in BOUND else here
+    return reached

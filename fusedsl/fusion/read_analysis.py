@@ -165,8 +165,8 @@ def _pair_reductions(order: Sequence[Node]) -> set[Node]:
         wide[n] = 0 if n.op in VIRTUAL else free_rank(n) if own else max((wide[a] for a in n.args), default=0)
         if n.op == "reduce" and wide[n.args[0]] < free_rank(n.args[0]):
             inner.add(n)
-    below: set[Node] = set()
+    operands: set[Node] = set()
     for n in reversed(order):
-        if n in below or n.op in WORKS:
-            below.update(n.args)
-    return inner & below
+        if n in operands or n.op in WORKS:
+            operands.update(n.args)
+    return inner & operands

@@ -29,7 +29,7 @@ def _move_reshape_to_end(result: Node) -> Node:
     """A result with its reshape moved to the end, if a reduction is below the reshape."""
     inside = [n for n in _elements(result) if n.op == "reshape" and n.type.shape == result.type.shape]
     for n in inside if result.op != "reshape" else ():
-        if any(below.op == "reduce" for below in walk(n.args)):
+        if any(m.op == "reduce" for m in walk(n.args)):
             inner = reshaped_freely(result, n.args[0].type.shape)
             if inner is not None:
                 return node("reshape", (inner,), None, result.type)
@@ -60,16 +60,16 @@ def _reshaped(x: Node, shape: Shape) -> Node:
             continue
         while n.op == "reshape" or _keeps_elements(n):
             n = n.args[0]
-        below = _operands_reshaped(n, wanted)
+        operands = _operands_reshaped(n, wanted)
         type = Type(n.type.dtype, wanted, n.type.weak)
         if n.type.shape == wanted:
             pushed[key] = n
-        elif below is None:
+        elif operands is None:
             pushed[key] = node("reshape", (n,), None, type)
-        elif missing := [k for k in below if k not in pushed]:
+        elif missing := [k for k in operands if k not in pushed]:
             stack += [key, *missing]
         else:
-            pushed[key] = node(n.op, tuple(pushed[k] for k in below), n.attr, type)
+            pushed[key] = node(n.op, tuple(pushed[k] for k in operands), n.attr, type)
     return pushed[x, shape]
 
 

@@ -150,16 +150,16 @@ def _raised(level: dict[Node, int], readers: dict[Node, dict[Node, int]], index:
     """The levels with roots moved to a later segment that computes the same expensive nodes; readers follow."""
     if not any(level.values()):
         return level
-    below = {root: _works_below(root, level, index) for root in level}
+    works_of = {root: _works_below(root, level, index) for root in level}
     sharing: dict[Node, list[Node]] = {}
-    for root, works in below.items():
+    for root, works in works_of.items():
         for n in works:
             sharing.setdefault(n, []).append(root)
     levels = dict(level)
     for _ in range(MOST_ROUNDS):
         before = dict(levels)
         for root in reversed(levels):
-            alike = {r for n in below[root] for r in sharing[n] if levels[r] > levels[root]}
+            alike = {r for n in works_of[root] for r in sharing[n] if levels[r] > levels[root]}
             if alike and (alike := alike.difference(_reached(root, readers))):
                 _raise(levels, readers, root, max(levels[r] for r in alike))
         if levels == before:

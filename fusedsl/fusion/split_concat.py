@@ -122,10 +122,10 @@ class _PieceSlicer:
         """A basic index without the slice that takes the piece."""
         shape = tuple(extent if k == axis else d for k, d in enumerate(part.type.shape))
         part = node("broadcast", (part,), None, Type(part.type.dtype, shape, part.type.weak))
-        key, below = [], 0
+        key, operand_axis = [], 0
         for entry in n.attr:
-            key.append(("slice", 0, 1, extent) if entry[0] == "slice" and below == axis else entry)
-            below += entry[0] != "new"
+            key.append(("slice", 0, 1, extent) if entry[0] == "slice" and operand_axis == axis else entry)
+            operand_axis += entry[0] != "new"
         return node("index", (part,), tuple(key), n.type)
 
     # -- pieces
@@ -184,8 +184,8 @@ class _PieceSlicer:
         if x is None or inner is None:
             return None
         if n.op == "index":
-            below = [k for k, entry in enumerate(n.attr) if entry[0] != "new"][inner]
-            return node("index", (x,), (*n.attr[:below], ("slice", 0, 1, extent), *n.attr[below + 1 :]), type)
+            position = [k for k, entry in enumerate(n.attr) if entry[0] != "new"][inner]
+            return node("index", (x,), (*n.attr[:position], ("slice", 0, 1, extent), *n.attr[position + 1 :]), type)
         return node(n.op, (x,), n.attr, type)
 
     def _of(self, a: Node, n: Node, axis: int, p: int) -> Node | None:

@@ -71,8 +71,8 @@ def _isolate(groups: list[FusionGroup], k: int, temporaries: list) -> None:
     if left:
         axes = tuple(a for a in left[0].axes if a is not None)
         groups[k] = FusionGroup((), axes, stores=left, waits_for=set(g.waits_for))
-        below = set(computed_nodes([r.value for r in left], frozenset((*g.imports, *g.folds))))
-        read = {a for n in below for a in n.args} | {r.value for r in left}
+        computed = set(computed_nodes([r.value for r in left], frozenset((*g.imports, *g.folds))))
+        read = {a for n in computed for a in n.args} | {r.value for r in left}
         loads = g.imports | {f: load_of(product.row_stores[0]) for f, product in zip(g.folds, products)}
         groups[k].imports = {f: load for f, load in loads.items() if f in read}
     else:
@@ -93,6 +93,6 @@ def _product_kernel(g: FusionGroup, f: Node, temporaries: list) -> FusionGroup:
         stored = temporary(f, memory_order([f], g.rows), len(temporaries))
         temporaries.append(stored.type)
     product = replace(g, folds=[f], row_stores=[stored], imports={}, waits_for=set(g.waits_for))
-    below = set(computed_nodes([f], frozenset(g.imports)))
-    product.imports = {n: load for n, load in g.imports.items() if any(n in m.args for m in below)}
+    computed = set(computed_nodes([f], frozenset(g.imports)))
+    product.imports = {n: load for n, load in g.imports.items() if any(n in m.args for m in computed)}
     return product

@@ -98,10 +98,10 @@ def _only_within(graph: Graph, products: Mapping[Node, tuple[Node, ...]]) -> set
 def _computes(n: Node) -> bool:
     """Whether the node is a kernel of an unfused run; a reshape is one if strides cannot express it."""
     if n.op == "reshape":
-        below = n.args[0]
-        while below.op == "reshape":
-            below = below.args[0]
-        return below.op in VIEWS
+        source = n.args[0]
+        while source.op == "reshape":
+            source = source.args[0]
+        return source.op in VIEWS
     if n.op == "gather":
         return n.attr[0] != GUARDED  # a select between pieces is the kernel then
     return n.op in OPS or n.op in ("reduce", "scan", "sorted", "cast", "contract", "scatter")

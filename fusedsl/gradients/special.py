@@ -21,12 +21,12 @@ def digamma(x: Term) -> Term:
 
 def _of_positive(z: Term) -> Term:
     """psi(z + 10) less the sum of 1 / (z + k), k from 0 to 9."""
-    below = 1 / z
+    terms = 1 / z
     for k in range(1, SHIFT):
-        below = below + 1 / (z + k)
+        terms = terms + 1 / (z + k)
     y = z + SHIFT
     square = 1 / (y * y)
     series = square * SERIES[-1]
     for coefficient in reversed(SERIES[:-1]):
         series = square * (series + coefficient)
-    return y.apply("log") - 0.5 / y - series - below
+    return y.apply("log") - 0.5 / y - series - terms

@@ -99,13 +99,15 @@ def _sum_of_products(b: GraphBuilder, x: Node, y: Node, subscripts: Subscripts) 
 
 def rounded_operand(b: GraphBuilder, x: Node) -> Node:
     """A narrow float rounded to its dtype, if it was computed in float32."""
-    d, below = x.type.dtype, x
+    d, source = x.type.dtype, x
     if d.compute is d:
         return x
-    while below.op in VIEWS or below.op == "gather" or (below.op == "convert" and below.args[0].type.dtype is not d):
-        below = below.args[0]
-    exact = below.type.dtype.kind != "f" or is_rounded(below)
-    return x if exact and below.type.dtype.bits <= d.bits else _cast(b, x, d)
+    while (
+        source.op in VIEWS or source.op == "gather" or (source.op == "convert" and source.args[0].type.dtype is not d)
+    ):
+        source = source.args[0]
+    exact = source.type.dtype.kind != "f" or is_rounded(source)
+    return x if exact and source.type.dtype.bits <= d.bits else _cast(b, x, d)
 
 
 def _cast(b: GraphBuilder, x: Node, d: DType) -> Node:

@@ -116,7 +116,7 @@ def resolve(known: MutableMapping[K, T], root: K, needs: Callable[[K], Iterable[
     return known[root]
 
 
-def search(start: Iterable[K], below: Callable[[K], Iterable[K]]) -> Iterator[K]:
+def search(start: Iterable[K], operands: Callable[[K], Iterable[K]]) -> Iterator[K]:
     """Everything that is reached from `start`, each once, users before operands; without recursion."""
     stack, seen = list(start), set[K]()
     while stack:
@@ -124,7 +124,7 @@ def search(start: Iterable[K], below: Callable[[K], Iterable[K]]) -> Iterator[K]
         if n not in seen:
             seen.add(n)
             yield n
-            stack += below(n)
+            stack += operands(n)
 
 
 def walk(roots: Iterable[Node], known: Collection[Node] = ()) -> Iterator[Node]:

@@ -99,9 +99,9 @@ class IndexRules:
         return new
 
     def _indexed(self, shape: Shape, index: tuple, what: object) -> Shape:
-        below = [entry for entry in index if entry[0] != "new"]
-        require(len(below) == len(shape), "an index has an entry for each axis", what)
-        for d, entry in zip(shape, below):
+        entries = [entry for entry in index if entry[0] != "new"]
+        require(len(entries) == len(shape), "an index has an entry for each axis", what)
+        for d, entry in zip(shape, entries):
             _, start, step, count = entry if entry[0] == "slice" else (*entry, 1, 1)
             self.inside(start, step, count, d, what)
         return tuple(1 if entry[0] == "new" else entry[3] for entry in index if entry[0] != "int")

@@ -172,22 +172,22 @@ class _Elements:
             return basic_index(window.base, (*key, ("new",)))
         inner = self._through_index(x) if x.op == "index" else None
         if inner is not None:
-            below = _Elements(self.b, inner - x.args[0].type.rank).at(x.args[0], j)
+            source = _Elements(self.b, inner - x.args[0].type.rank).at(x.args[0], j)
             key = [("slice", 0, 1, 1) if k == position else entry for k, entry in enumerate(x.attr)]
-            return basic_index(below, tuple(key))
+            return basic_index(source, tuple(key))
         key = [whole_axis(d) for d in x.type.shape]
         key[position] = ("slice", j, 1, 1)
         return basic_index(x, tuple(key))
 
     def _through_index(self, x: Node) -> int | None:
         """The axis below a slicing view that is whole there."""
-        position, below = x.type.rank + self.axis, 0
+        position, source_axis = x.type.rank + self.axis, 0
         if any(entry[0] == "int" for entry in x.attr):
             return None
         for k, entry in enumerate(x.attr):
             if k == position:
-                return below if entry == whole_axis(x.args[0].type.shape[below]) else None
-            below += entry[0] != "new"
+                return source_axis if entry == whole_axis(x.args[0].type.shape[source_axis]) else None
+            source_axis += entry[0] != "new"
         return None
 
     def _is_constant(self, x: Node) -> bool:

@@ -98,7 +98,7 @@ def test_the_page_needs_no_other_file_and_plots_what_the_json_has(measured):
         for found_peers in ratios.by_case([r for r in rows if r.measure == measure]).values():
             told.add(f"{ratios.ratio(found_peers, 'numpy'):.2f}× numpy")
             if part := ratios.share(found_peers["fusedsl"]):
-                told.add(f"{part:.2f} of the floor")
+                told.add(f"{part:.2f} of roofline")
     plotted = {re.search(r": (.*) \(", title).group(1) for title in found.titles}
     assert plotted == told and len(found.titles) == 6 * 3
 

@@ -77,7 +77,7 @@ def _narrowest(root: Node) -> DType:
     """The narrowest dtype that holds all values of an operand."""
     done: dict[Node, DType] = {}
 
-    def below(n: Node) -> tuple[Node, ...]:
+    def value_operands(n: Node) -> tuple[Node, ...]:
         return n.args[1:] if n.op == "where" else n.args if n.op == "convert" else ()
 
     def make(n: Node) -> DType:
@@ -92,4 +92,4 @@ def _narrowest(root: Node) -> DType:
             return d if is_number_of(n, d) else d.compute
         return d if n.op == "cast" else d.compute
 
-    return resolve(done, root, below, make)
+    return resolve(done, root, value_operands, make)

@@ -42,8 +42,8 @@ def _has_query(n: Node, kv_axis: Axis, free: dict[Node, frozenset]) -> bool:
 
 
 def _has_inner_sums(n: Node, free: dict[Node, frozenset]) -> bool:
-    below = direct_reductions(n.args)
-    return any(m.op == "fold" and m.attr[0] == "sum" and not free[m].isdisjoint(n.attr[1]) for m in below)
+    inner = direct_reductions(n.args)
+    return any(m.op == "fold" and m.attr[0] == "sum" and not free[m].isdisjoint(n.attr[1]) for m in inner)
 
 
 @dataclass

@@ -134,8 +134,8 @@ class StateCombiner:
         """True if the mask is `score != -inf` and no select makes the score -inf."""
         if active.op != "not_equal" or active.args[1].op != "const" or value_of(active.args[1]) != float("-inf"):
             return False
-        below = computed_nodes([active], frozenset(self.attention.leaves))
-        return not any(n.op == "where" and not is_nan_if_invalid(n) for n in below)
+        computed = computed_nodes([active], frozenset(self.attention.leaves))
+        return not any(n.op == "where" and not is_nan_if_invalid(n) for n in computed)
 
 
 def live_ins(roots: Sequence[Node], varies: Callable[[Node], bool], given: Iterable[Node]) -> list[Node]:

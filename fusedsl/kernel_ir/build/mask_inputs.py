@@ -34,9 +34,9 @@ def _index_masks(emitter: AttentionFrame, roots: list[Node], scores: set[Node]) 
     for n in search(roots, lambda n: () if n in scores or n in masks else n.args):
         axes = free.get(n, frozenset())
         if n.type.dtype is BOOL and axes & stream and axes & lanes and recompute_cost(n, known) >= WORTH_A_LOOP:
-            below = computed([n], set())
-            read = [m for m in below if m.op in ("load", "fetch") and free[m] & stream]
-            if not read and scores.isdisjoint(below):
+            subgraph = computed([n], set())
+            read = [m for m in subgraph if m.op in ("load", "fetch") and free[m] & stream]
+            if not read and scores.isdisjoint(subgraph):
                 masks[n] = None
     return list(masks)
 

@@ -34,11 +34,11 @@ class PhaseBuilder(KernelFrame):
         """
         depth: dict[Node, int] = {}
         for n in self.nodes:
-            below = max((depth[a] for a in n.args), default=0)
+            operand_depth = max((depth[a] for a in n.args), default=0)
             if n.op == "fold":
-                depth[n] = passes[n] + 1 if passes is not None and n in passes else below + 1
+                depth[n] = passes[n] + 1 if passes is not None and n in passes else operand_depth + 1
             else:
-                depth[n] = max(below, before) + 1 if n.op == "sort" else below
+                depth[n] = max(operand_depth, before) + 1 if n.op == "sort" else operand_depth
         return depth
 
     # -- the plan
