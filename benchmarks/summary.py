@@ -1,4 +1,4 @@
-"""The printed end of a run: times, share of the roofline time, ratio to each peer, and whether the project's gates hold."""
+"""The printed end of a run: times, share of roofline, ratio to each peer, and whether the project's gates hold."""
 
 from __future__ import annotations
 

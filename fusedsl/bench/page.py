@@ -1,4 +1,4 @@
-"""The rows of a run as one HTML page that needs no other file: charts by size, shares of the roofline time, the machine."""
+"""The rows of a run as one HTML page that needs no other file: charts by size, shares of roofline, the machine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ COLORS += ".mark { stroke: var(--card); } .mark.lost { fill: var(--lost); stroke
 METHOD = """Results are compared with float64 before they are timed. Times are medians of calls in turns on random data.
 {kernel}. {call}. The roofline time is that of a copy of the same bytes in this run, or that of the matrix
 products at the rate of the library's own product where that is longer. Red points, below 1, are slower than the peer.
-A share of the roofline time is far below 1 where arithmetic, not memory, takes the time."""
+A share of roofline is far below 1 where arithmetic, not memory, takes the time."""
 
 
 def page(metadata: dict[str, Any], rows: Sequence[Row]) -> str:
@@ -105,9 +105,9 @@ def _suite(suite: str, rows: Sequence[Row], names: Sequence[str], unfused: str) 
             if (chosen := [r for r in rows if (r.measure, r.workload) == (measure, workload)])
         ]
     if floors := share_series([r for r in rows if r.measure == "kernel"]):
-        picture = chart(floors, share_axes(floors), f"{suite}: share of the roofline time")
+        picture = chart(floors, share_axes(floors), f"{suite}: share of roofline")
         legend = _legend([(s.kind, s.name) for s in floors])
-        figures.append(f"<figure><h3>share of the roofline time</h3>{picture}{legend}</figure>")
+        figures.append(f"<figure><h3>share of roofline</h3>{picture}{legend}</figure>")
     parts.append(f'<div class="charts">{"".join(figures)}</div>')
     parts.append(f"<details><summary>all times</summary>{_table(rows, names)}</details>")
     return "\n".join(parts)
@@ -147,7 +147,7 @@ def ratio_series(rows: Sequence[Row], names: Sequence[str]) -> list[Series]:
 
 
 def share_series(rows: Sequence[Row]) -> list[Series]:
-    """A line for each workload: the share of the roofline time, by size."""
+    """A line for each workload: the share of roofline, by size."""
     series = []
     for kind, workload in enumerate(dict.fromkeys(r.workload for r in rows)):
         ours = sorted((r for r in rows if r.workload == workload and r.peer == OURS), key=elements)

@@ -1,4 +1,4 @@
-"""The rows of one case side by side: the share of the roofline time that is reached, and ratios to other peers."""
+"""The rows of one case side by side: the share of roofline that is reached, and ratios to other peers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def varies(row: Row) -> bool:
 
 
 def shortfall(peers: dict[str, Row]) -> float:
-    """The lesser of the share of the roofline time and the ratio to the fastest other peer; 0 where ours has no time."""
+    """The lesser of the share of roofline and the ratio to the fastest other peer; 0 where ours has no time."""
     ours = peers.get(OURS)
     if ours is None or not ours.median_us:
         return 0.0

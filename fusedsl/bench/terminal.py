@@ -57,7 +57,7 @@ def _bar(total: int) -> Iterator[tuple[Callable[[str], Any], Callable[[str], Non
 
 
 def tables(head: dict[str, Any], rows: list[Row]) -> str:
-    """A table for each suite and measure: our time, the share of the roofline time, and the speed-up over each peer."""
+    """A table for each suite and measure: our time, the share of roofline, and the speed-up over each peer."""
     parts = []
     for suite in dict.fromkeys(row.suite for row in rows):
         for measure in ("kernel", "call"):
