@@ -60,11 +60,13 @@ def _before(axis, c: Coordinate | ComputedIndex, n: Dim, conditions: list[Node])
     index = as_coordinate(c.value)
     if index is None or index.step != 1 or index.axis is None or index.axis != axis:
         return None
-    below = [m for m in conditions if m.op == "less" and m.args[0] is c.value and _is_extent(m.args[1], n)]
-    above = [m for m in conditions if m.op == "greater_equal" and m.args[0] is c.value and is_literal(m.args[1], 0)]
-    if not below or not (above or index.start == 0):
+    upper_bounds = [m for m in conditions if m.op == "less" and m.args[0] is c.value and _is_extent(m.args[1], n)]
+    lower_bounds = [
+        m for m in conditions if m.op == "greater_equal" and m.args[0] is c.value and is_literal(m.args[1], 0)
+    ]
+    if not upper_bounds or not (lower_bounds or index.start == 0):
         return None
-    conditions[:] = [m for m in conditions if m not in (*below, *above)]
+    conditions[:] = [m for m in conditions if m not in (*upper_bounds, *lower_bounds)]
     return expression("-", 0, index.start)
 
 
