@@ -63,8 +63,8 @@ def _vectors(
     """A loop over a thread's vectors of 16 bytes: offsets in shared memory (int32), and where rows have no gaps."""
     b, across = e.builder, shape[1] * kind.itemsize // ACCESS_BYTES
     end = I32(shape[0] * across)
-    with looped(e, [e.special_register("tid.x")], lambda k: b.icmp_unsigned("<", k, end)) as ((k,), following):
+    with looped(e, [e.special_register("tid.x")], lambda k: b.icmp_unsigned("<", k, end)) as ((k,), next_state):
         row, vector = b.udiv(k, I32(across)), b.urem(k, I32(across))
         offset = b.add(b.mul(row, I32(pitch * kind.itemsize)), b.mul(vector, I32(ACCESS_BYTES)))
         yield offset, b.zext(b.mul(k, I32(ACCESS_BYTES)), I64)
-        following.append(b.add(k, I32(threads)))
+        next_state.append(b.add(k, I32(threads)))

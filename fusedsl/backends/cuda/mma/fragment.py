@@ -229,11 +229,11 @@ def any_of(e: Emitter, flag: ir.Value) -> ir.Value:
 def _bits(e: Emitter, body: ScalarFunction, lists: list[Callable], first: int, count: int) -> ir.Value:
     """A word with the bits of a condition for `count` elements from `first` on, two per iteration of a loop."""
     b = e.builder
-    with looped(e, [I32(0), I32(0)], lambda k, word: b.icmp_unsigned("<", k, I32(count))) as (state, following):
+    with looped(e, [I32(0), I32(0)], lambda k, word: b.icmp_unsigned("<", k, I32(count))) as (state, next_state):
         k, word = state
         for n in range(2):
             at = b.add(k, I32(n))
             (condition,) = body.emit(e, [of(b.add(at, I32(first))) for of in lists])
             word = b.or_(word, b.shl(b.zext(condition, I32), at))
-        following += [b.add(k, I32(2)), word]
+        next_state += [b.add(k, I32(2)), word]
     return state[1]

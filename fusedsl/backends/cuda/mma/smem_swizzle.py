@@ -108,12 +108,12 @@ def store_rows(e, *values, kinds, lines: int, size: int):
     to = b.add(to, b.shl(b.zext(chunk, I64), I64(4)))
     text = "{ .reg .b32 w<4>; ld.shared.v4.b32 {w0, w1, w2, w3}, [$1]; st.global.v4.b32 [$0], {w0, w1, w2, w3}; }"
     inside = b.icmp_unsigned("<", chunk, I32(size // COPY_BYTES))
-    with looped(e, [I32(0), to], lambda k, _: b.icmp_signed("<", k, count)) as ((k, at), following):
+    with looped(e, [I32(0), to], lambda k, _: b.icmp_signed("<", k, count)) as ((k, at), next_state):
         line = b.add(first, k)
         address = b.add(start_of(e, panel, line), swizzled(e, line, b.and_(chunk, I32(CHUNKS - 1))))
         with b.if_then(inside):
             e.asm(VOID, text, "l,r,~{memory}", [at, address], side_effect=True)
-        following += [b.add(k, I32(1)), b.add(at, step)]
+        next_state += [b.add(k, I32(1)), b.add(at, step)]
 
 
 def _packed_line(

@@ -87,11 +87,11 @@ class Lookback:
         safe = b.select(wanted, index, I32(0))
         ready, state = board.load(e, base, safe)
         waiting = b.and_(wanted, b.not_(ready))
-        with looped(e, [waiting, *state], lambda more, *_: _any(e, more)) as (held, following):
+        with looped(e, [waiting, *state], lambda more, *_: _any(e, more)) as (held, next_state):
             again, seen = board.load(e, base, safe)
             late = b.and_(again, held[0])
-            following += [b.and_(held[0], b.not_(again))]
-            following += [b.select(late, new, old) for new, old in zip(seen, held[1:])]
+            next_state += [b.and_(held[0], b.not_(again))]
+            next_state += [b.select(late, new, old) for new, old in zip(seen, held[1:])]
         return held[1:]
 
     def _probe(self, e: Emitter, lane, there, index: ir.Value, whole: ir.Value, ends: ir.Value) -> list[ir.Value]:
@@ -111,14 +111,14 @@ class Lookback:
         """The groups before this one: from the nearest whose end is known, one by one."""
         b, rule = e.builder, self.board.rule
         parts = len(rule.state)
-        with looped(e, early, lambda sufficient, *_: b.not_(sufficient)) as (state, following):
-            following += probe()
+        with looped(e, early, lambda sufficient, *_: b.not_(sufficient)) as (state, next_state):
+            next_state += probe()
         nearest, after, sums = state[1], state[2 : 2 + parts], state[2 + parts :]
         first = [_shuffle_from(e, part, nearest) for part in after]
         more = lambda at, *_: b.icmp_signed(">", at, I32(0))  # noqa: E731
-        with looped(e, [nearest, *first], more) as (turn, following):
+        with looped(e, [nearest, *first], more) as (turn, next_state):
             at = b.sub(turn[0], I32(1))
-            following += [at, *rule.merge.emit(e, turn[1:] + [_shuffle_from(e, part, at) for part in sums])]
+            next_state += [at, *rule.merge.emit(e, turn[1:] + [_shuffle_from(e, part, at) for part in sums])]
         return turn[1:]
 
 

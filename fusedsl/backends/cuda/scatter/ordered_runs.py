@@ -262,7 +262,7 @@ def _fold_records(
     """
     b = e.builder
     start = [first, I1(1), I1(0), I32(-1), rule.nothing, I32(-1), rule.nothing]
-    with looped(e, start, lambda number, *_: b.icmp_signed("<", number, end)) as (state, following):
+    with looped(e, start, lambda number, *_: b.icmp_signed("<", number, end)) as (state, next_state):
         number, fresh, several, begun, whole, index, total = state
         loaded = [_load_record(e, rule, records, b.add(number, I32(k)), end) for k in range(AT_ONCE)]
         for valid, next_index, value in loaded:
@@ -275,7 +275,7 @@ def _fold_records(
             combined = b.select(b.or_(fresh, b.not_(same)), value, rule.combine(e, total, value))
             index, total = b.select(valid, next_index, index), b.select(valid, combined, total)
             several, fresh = b.or_(several, breaks), b.and_(fresh, b.not_(valid))
-        following += [b.add(number, I32(AT_ONCE)), fresh, several, begun, whole, index, total]
+        next_state += [b.add(number, I32(AT_ONCE)), fresh, several, begun, whole, index, total]
     _, _, several, begun, whole, index, total = state
     return [several, begun, whole], index, total
 

@@ -76,7 +76,7 @@ def load_records() -> Callable:
     def emit(e, at, record, splits, *, kinds):
         b, record = e.builder, e.cast(record, kinds[1], types.int64)
         none = [I64(0), *[ir.Constant(F32, 0.0)] * PART]
-        with looped(e, none, lambda first, *_: b.icmp_signed("<", first, splits)) as (state, following):
+        with looped(e, none, lambda first, *_: b.icmp_signed("<", first, splits)) as (state, next_state):
             first, *accumulators = state
             numbers = [b.add(first, I64(k)) for k in range(AT_ONCE)]
             there = [b.icmp_signed("<", number, splits) for number in numbers]
@@ -87,7 +87,7 @@ def load_records() -> Callable:
                 records.append(e.unpack(e.asm(kind, text, "=f,=f,=f,=f,l,~{memory}", [source], side_effect=True), PART))
             for one, values in zip(there, records):
                 accumulators = [b.select(one, b.fadd(x, y), x) for x, y in zip(accumulators, values)]
-            following += [b.add(first, I64(AT_ONCE)), *accumulators]
+            next_state += [b.add(first, I64(AT_ONCE)), *accumulators]
         return e.pack(result, state[1:])
 
     return emit

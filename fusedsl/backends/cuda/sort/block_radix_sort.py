@@ -114,7 +114,7 @@ def _sort_words(e: Emitter, sorter: BlockRadix, room: ir.Value) -> None:
     held = [b.load(b.gep(own_words, [turn])) for turn in turns]
     held += _pairs(e, [b.add(first, turn) for turn in turns]) if sorter.positions else []
     more = lambda shift, *_: b.icmp_unsigned("<", shift, I32(DIGIT_BITS * keys.passes))  # noqa: E731
-    with looped(e, [I32(0), *held], more) as (state, following):
+    with looped(e, [I32(0), *held], more) as (state, next_state):
         shift, *held = state
         ranks.count([keys.digit(e, word, shift) for word in held[:items]])
         ranks.wait()
@@ -129,10 +129,10 @@ def _sort_words(e: Emitter, sorter: BlockRadix, room: ir.Value) -> None:
                 for number, slot in enumerate(slots, k):
                     b.store(_half(e, held[items + number // 2], number % 2), b.gep(columns, [slot]))
         ranks.wait()
-        following += [b.add(shift, I32(DIGIT_BITS))]
-        following += [b.load(b.gep(own_words, [turn])) for turn in turns]
+        next_state += [b.add(shift, I32(DIGIT_BITS))]
+        next_state += [b.load(b.gep(own_words, [turn])) for turn in turns]
         if sorter.positions:
-            following += _pairs(e, [b.zext(b.load(b.gep(own_columns, [turn])), I32) for turn in turns])
+            next_state += _pairs(e, [b.zext(b.load(b.gep(own_columns, [turn])), I32) for turn in turns])
 
 
 def _pairs(e: Emitter, columns: list[ir.Value]) -> list[ir.Value]:

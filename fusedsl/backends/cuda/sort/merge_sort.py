@@ -60,12 +60,12 @@ def _merge_rank(e: Emitter, order: KeyCodec, here, slot: ir.Value, run: ir.Value
         I64(0),
         b.select(b.icmp_signed("<", partner_length, run), partner_length, run),
     )
-    with looped(e, [run, I64(0)], lambda step, low: b.icmp_signed(">", step, I64(0))) as (state, following):
+    with looped(e, [run, I64(0)], lambda step, low: b.icmp_signed(">", step, I64(0))) as (state, next_state):
         step, low = state
         tried = b.add(low, step)
         inside = b.icmp_signed("<=", tried, partner_length)
         probe = b.select(inside, b.add(partner_begin, b.sub(tried, I64(1))), slot)
         before = b.and_(inside, order.less(e, order.get(e, here, probe, GLOBAL), entry))
-        following += [b.lshr(step, I64(1)), b.select(before, tried, low)]
+        next_state += [b.lshr(step, I64(1)), b.select(before, tried, low)]
     begin = b.select(b.icmp_signed("<", run_begin, partner_begin), run_begin, partner_begin)
     return entry, b.add(b.add(begin, b.sub(slot, run_begin)), state[1])

@@ -127,7 +127,7 @@ class Sweep:
         """The block's tiles."""
         e, b, tiles = self.e, self.e.builder, self.lookback.tiles
         more = lambda tile, _: b.icmp_signed("<", tile, tiles)  # noqa: E731
-        with looped(e, [block, I32(0)], more) as (state, following):
+        with looped(e, [block, I32(0)], more) as (state, next_state):
             tile, carried = state
             start = b.mul(tile, I32(self.sorter.tile))
             room = b.sub(columns, start)
@@ -146,7 +146,7 @@ class Sweep:
             e.barrier()
             self._store(room)
             e.barrier()
-            following += [b.add(tile, self.lookback.blocks), b.add(before, totals[0])]
+            next_state += [b.add(tile, self.lookback.blocks), b.add(before, totals[0])]
 
     def _first(self) -> ir.Value:
         """Where the thread's first word is in a tile: those of a warp are neighbours."""

@@ -151,8 +151,8 @@ class BinLookback:
         far = b.icmp_unsigned(">=", thread(e), I32(BINS))
         done = b.or_(b.or_(alone, far), b.icmp_unsigned("==", tile, I32(0)))
         start = [done, b.sub(tile, I32(1)), b.select(alone, carried, I32(0))]
-        with looped(e, start, lambda done, *_: b.not_(done)) as (state, following):
-            following += self._step(*state)
+        with looped(e, start, lambda done, *_: b.not_(done)) as (state, next_state):
+            next_state += self._step(*state)
         inclusive = b.add(state[2], count)
         with b.if_then(b.not_(b.or_(alone, b.or_(far, b.icmp_unsigned("==", tile, I32(0)))))):
             self.publish(tile, inclusive, I32(INCLUSIVE - (1 << 32)))

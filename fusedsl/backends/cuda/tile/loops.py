@@ -18,9 +18,9 @@ def repeated(e: Emitter, first: ir.Value, keep: Callable, following: Callable) -
 
 @contextmanager
 def looped(e: Emitter, first: Sequence[ir.Value], keep: Callable) -> Iterator[tuple[list[ir.Value], list[ir.Value]]]:
-    """(the values of a turn, a list to fill with those of the next) as long as `keep(*values)`.
+    """(the values of an iteration, a list to fill with those of the next) as long as `keep(*values)`.
 
-    After the loop the values are those of the turn that was not kept.
+    After the loop the values are those of the iteration that was not kept.
     """
     b = e.builder
     before = b.block
@@ -32,9 +32,9 @@ def looped(e: Emitter, first: Sequence[ir.Value], keep: Callable) -> Iterator[tu
         phi.add_incoming(value, before)
     b.cbranch(keep(*state), body, after)
     b.position_at_end(body)
-    following: list[ir.Value] = []
-    yield state, following
-    for phi, value in zip(state, following):
+    next_state: list[ir.Value] = []
+    yield state, next_state
+    for phi, value in zip(state, next_state):
         phi.add_incoming(value, b.block)
     b.branch(head)
     b.position_at_end(after)

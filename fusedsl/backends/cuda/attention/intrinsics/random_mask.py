@@ -112,7 +112,7 @@ class _Draw:
         """Bits from numbers and the elements whose rows they belong to, a few per iteration."""
         e, b = self.e, self.e.builder
         words = [I32(0)] * -(-count // WORD_BITS)
-        with looped(e, [I32(0), *words], lambda k, *_: b.icmp_unsigned("<", k, I32(count))) as (state, following):
+        with looped(e, [I32(0), *words], lambda k, *_: b.icmp_unsigned("<", k, I32(count))) as (state, next_state):
             k, *words = state
             bits = I32(0)
             for n, (number, element) in enumerate(zip(*numbers(k))):
@@ -121,5 +121,5 @@ class _Draw:
             bits = b.shl(bits, b.and_(k, I32(WORD_BITS - 1)))
             in_word = [b.icmp_unsigned("==", b.lshr(k, I32(5)), I32(n)) for n in range(len(words))]
             words = [b.or_(word, b.select(own, bits, I32(0))) for word, own in zip(words, in_word)]
-            following += [b.add(k, I32(step)), *words]
+            next_state += [b.add(k, I32(step)), *words]
         return state[1:]

@@ -80,14 +80,14 @@ def _exact_panel(e: Emitter, start: list[ir.Value], steps: list[ir.Value], offse
     and their number."""
     b, (row_step, step, count) = e.builder, steps
     begin = [I64(0), *start, *[ir.Constant(F32, 0.0)] * (2 * len(offsets))]
-    with looped(e, begin, lambda k, *_: b.icmp_signed("<", k, count)) as (now, following):
+    with looped(e, begin, lambda k, *_: b.icmp_signed("<", k, count)) as (now, next_state):
         k, upper, lower, column, *sums = now
         x = [_read(e, upper), _read(e, lower)]
         y = [_read(e, b.add(column, offset)) for offset in offsets]
-        following += [b.add(k, I64(1)), b.add(upper, row_step), b.add(lower, row_step), b.add(column, step)]
+        next_state += [b.add(k, I64(1)), b.add(upper, row_step), b.add(lower, row_step), b.add(column, step)]
         for index, value in enumerate(sums):  # pairs of columns of one row, then of the other
             row, number = index // 2 % 2, index // 4 * 2 + index % 2
-            following.append(e.call(F32, "llvm.fma.f32", [x[row], y[number], value]))
+            next_state.append(e.call(F32, "llvm.fma.f32", [x[row], y[number], value]))
     return sums
 
 
