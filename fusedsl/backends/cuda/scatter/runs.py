@@ -133,8 +133,8 @@ def runs(e: Emitter, indices: Sequence[ir.Value], values: Sequence[ir.Value], co
     totals = _scanned(
         e, [b.select(continues_run, combine(e, before, values[0]), values[0]), *values[1:]], same, combine
     )
-    following = b.lshr(b.lshr(ballot_bits(e, continues_run), I32(1)), lane)
-    ends = [*(b.not_(equal) for equal in same), b.not_(b.trunc(following, I1))]
+    next_lane_continues = b.lshr(b.lshr(ballot_bits(e, continues_run), I32(1)), lane)
+    ends = [*(b.not_(equal) for equal in same), b.not_(b.trunc(next_lane_continues, I1))]
     return [Run(*run) for run in zip(indices, totals, ends)]
 
 
