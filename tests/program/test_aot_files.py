@@ -70,9 +70,9 @@ def test_a_file_of_another_version_or_format_is_refused(tmp_path):
     changed(path, other, lambda manifest: manifest | {"fusedsl": "0.0.1"})
     with pytest.raises(fd.ArgumentError, match=r"saved by fusedsl 0\.0\.1"):
         fd.load(other)
-    body = path.read_bytes()[container.HEAD.size :]
+    body = path.read_bytes()[container.HEADER.size :]
     digest = hashlib.sha256(container.MAGIC + struct.pack("<I", 7) + body).digest()
-    other.write_bytes(container.HEAD.pack(container.MAGIC, 7, digest) + body)
+    other.write_bytes(container.HEADER.pack(container.MAGIC, 7, digest) + body)
     with pytest.raises(fd.ArgumentError, match="format 7"):
         fd.load(other)
 
@@ -88,7 +88,7 @@ def test_a_file_that_is_whole_and_makes_no_sense_is_refused(tmp_path):
     text = json.dumps({"manifest": {}, "blobs": [["a", 10**9]]}).encode()
     body = zlib.compress(struct.pack("<Q", len(text)) + text)
     digest = hashlib.sha256(container.MAGIC + struct.pack("<I", container.FORMAT) + body).digest()
-    other.write_bytes(container.HEAD.pack(container.MAGIC, container.FORMAT, digest) + body)
+    other.write_bytes(container.HEADER.pack(container.MAGIC, container.FORMAT, digest) + body)
     with pytest.raises(fd.ArgumentError, match="not what fusedsl writes"):
         fd.load(other)
 

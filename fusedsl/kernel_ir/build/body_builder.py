@@ -23,7 +23,7 @@ ABBREVIATIONS = {
 # First words of names in generated files that end like a value's: a word, and then a number or a value's name.
 WORDS = """
     accumulate accumulators ahead align all at coefficients combine compute copy count edge element elements entry
-    epilogue evaluate factor fallback fetch first fold full gather given guarded hoisted identity implied index
+    epilogue evaluate factor fallback fetch first fold full gather given group guarded hoisted identity implied index
     initial keep lift line load look map mask merge multiply narrow new no offset others output panel partial phase
     piece place pool prefetched quad quotient random ranked ranks read reduce reduction ring row saturate scan set
     slice splat spread stage start step store take tile tma totals wait widen work workspace zero

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
+from fusedsl.backends.cuda.matmul.sm90 import clock_model
 from fusedsl.backends.cuda.matmul.sm90 import schedule as sm90_schedule
 from fusedsl.fusion import graph_products
 from fusedsl.fusion.formulation import ProductMode
@@ -56,6 +57,7 @@ def arrays(text: str, columns: int, group: int) -> dict[str, np.ndarray]:
 def folded(monkeypatch):
     """Products of small arrays are folded where they are computed, whatever is predicted to be faster."""
     monkeypatch.setattr(product_choice, "WORTH", 1e9)
+    monkeypatch.setattr(clock_model, "GROUP_INSTRUCTION", 0.0)
     monkeypatch.setattr(product_choice, "MODES", (ProductMode.FOLDED,))
     monkeypatch.setattr(graph_products, "SMALL", 0)
     monkeypatch.setattr(numba_backend, "lower", lambda *_: pytest.fail("Numba lowers it"))

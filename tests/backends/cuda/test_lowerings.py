@@ -49,7 +49,7 @@ HEADS = dict.fromkeys("qkv", (1, 2, 70, 64))
 FORMS = {
     "elementwise": Form("Elementwise", "x * y + 1, where(x < y, x / y, tanh(x))", {"x": (13, 37), "y": (13, 37)}),
     "maps across rows": Form("Flat", "stack([x, y], axis=-1) * 2", {"x": (13, 37), "y": (13, 37)}),
-    "repeated maps": Form("Repeated", "stack([x, y])", {"x": (996,), "y": (996,)}, facts=FEW | {"l2": 1024}),
+    "repeated maps": Form("Broadcast", "stack([x, y])", {"x": (996,), "y": (996,)}, facts=FEW | {"l2": 1024}),
     "byte tables": Form("Elementwise", "uint8(255 * (u / 255.0) ** 0.45)", {"u": (999,)}, np.uint8),
     "pairs of random numbers": Form("Elementwise", "normal(3, x) + x", {"x": (13, 36)}),
     "batched": Form("Elementwise", "x * 2 + 1", {"a": (5, 7), "b": (300, 3), "c": (33,)}, foreach=True),

@@ -24,7 +24,7 @@ load_sorted = _FILE.maker("load_sorted", "sorter, each", "room, first, limit")
 load_sorted_entry = _FILE.maker("load_sorted_entry", "sorter, rank", "room")
 load_sorted_entry_at = _FILE.maker("load_sorted_entry_at", "sorter", "room, rank")
 
-_FILE = File("sort.topk_buffer")
+_FILE = File("sort.block_topk")
 topk_buffer = _FILE.type("topk_buffer", "codec, count, keep, size, limit", Named)
 reset = _FILE.maker("reset", "buffer", "room")
 insert = _FILE.maker("insert", "buffer", "room, entries, bound, first")

@@ -55,16 +55,20 @@ def inclusive_sum(e: Emitter, value: ir.Value) -> ir.Value:
     return sums
 
 
-def sum_before(e: Emitter, value: ir.Value, totals: ir.Value, warp: ir.Value, warps: int) -> ir.Value:
+def sum_before(
+    e: Emitter, value: ir.Value, totals: ir.Value, warp: ir.Value, warps: int, repeats: bool = False
+) -> ir.Value:
     """The sum of what the threads before this one have, in the first `warps` warps of a block.
 
-    Each warp leaves its total in shared memory, as that of number `warp`; all threads call this together.
+    Each warp leaves its total in shared memory, as that of number `warp`; all threads call this together. If it
+    `repeats`, later warps have what the first ones have, and leave nothing.
     """
     b, sums = e.builder, inclusive_sum(e, value)
     before = b.sub(sums, value)
     if warps == 1:
         return before
-    with b.if_then(b.icmp_unsigned("==", lane_of(e), I32(WARP - 1))):
+    last = b.icmp_unsigned("==", lane_of(e), I32(WARP - 1))
+    with b.if_then(b.and_(last, b.icmp_unsigned("==", warp, warp_of(e))) if repeats else last):
         b.store(sums, b.gep(totals, [warp]))
     e.barrier()
     for other in range(warps - 1):
@@ -250,7 +254,7 @@ class DigitRanks:
         """The sum of what the threads before this one have, as far as they have bins of their own."""
         warps = min(self.warps, BINS // WARP)
         warp = self.e.builder.and_(warp_of(self.e), I32(warps - 1))
-        return sum_before(self.e, value, self.totals, warp, warps)
+        return sum_before(self.e, value, self.totals, warp, warps, self.warps > warps)
 
     def _sum(self, values: list[ir.Value]) -> ir.Value:
         total = values[0]

@@ -39,7 +39,7 @@ class TileIntrinsics(Named):
 Tile = _FILE.type("Tile", "width, vectors, checks, step=0, exact=True, along_y=False", TileIntrinsics)
 uniform = File("tile.scalar_functions").maker("uniform", "signature")
 
-_FILE = File("tile.random_pairs")
+_FILE = File("tile.shared_draws")
 random_pairs = _FILE.maker("random_pairs", "tile, name", "positions, seed, stream")
 in_pairs = _FILE.maker("in_pairs", "tile, signature")
 
