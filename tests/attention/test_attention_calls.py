@@ -283,7 +283,7 @@ def test_faults_of_numbers_are_drawn_in_their_text(given, kind, column):
     [
         ("kv_idx <= i", "write j"),
         ("j <= q_idx", "write i"),
-        ("j < pages[b, 0]", "once more, by another name"),
+        ("j < pages[b, 0]", "again, by another name"),
         ("j < w", "give it to attention by name: w=..."),
     ],
 )

@@ -23,7 +23,7 @@ from fusedsl.runtime.compile import cuda_key
 
 MOST = 12
 SIZES = 2  # binaries of sorts besides: one for each number of elements of a row that a block holds
-TILES = 6  # binaries of aligned products of matrices besides: one for each shape of tiles, all of them useful
+TILES = 7  # binaries of aligned products of matrices besides: one for each shape of tiles, all of them useful
 
 
 def binaries(text, dtypes, shapes):
