@@ -92,6 +92,7 @@ def emulated_gpu(
             (compile, "disk", lambda: own),
             (cache, "disk", lambda: own),
             (compile, "_compiled_kernels", LRU(lambda: 1000)),
+            (compile, "_preloaded", {}),  # machine code of files that other tests have loaded
         ):
             stack.enter_context(mock.patch.object(module, name, stand_in))
         stack.callback(_stand_in(device.cupy))
