@@ -92,7 +92,7 @@ def test_blocks_are_numbered_along_the_tile_first():
     kernel = crossed(strides=("sss1", "ssss", "sss1"), near=(-1, 1, -1))
     found = choose(kernel, (3, 100, 5, 200), H200)
     assert found.grid_axes(4) == (0, 2, 1, 3)
-    assert found.counts((3, 100, 5, 200)) == (3, 5, 2, 4)
+    assert found.grid_shape((3, 100, 5, 200)) == (3, 5, 2, 4)
     assert found.launch(kernel, (3, 100, 5, 200)).blocks == 3 * 5 * 2 * 4
     assert found.magic_divisors(kernel, (3, 100, 5, 200)) == (5, 2, 4)
 

@@ -14,7 +14,7 @@ from .tile_shapes import BlockShape, FmaTileShape, MmaTileShape
 # for FMA_SHAPES (those of 64 columns or fewer before fragments were read ahead), mma.sync for MMA_SHAPES (16 bits,
 # relative to the first one, which reaches 436 TFLOP/s)
 FMA_SHAPES = (
-    BlockShape(128, 256, block_k=16, warps=(2, 4), peak_fraction=0.77, lanes=(4, 8)),
+    BlockShape(128, 256, block_k=16, warps=(2, 4), peak_fraction=0.76, lanes=(4, 8)),
     BlockShape(128, 256, block_k=8, warps=(2, 4), peak_fraction=0.74, lanes=(4, 8)),  # less shared memory
     BlockShape(128, 128, block_k=8, warps=(2, 2), peak_fraction=0.72, lanes=(4, 8)),
     BlockShape(256, 128, block_k=16, warps=(4, 2), peak_fraction=0.71, lanes=(4, 8)),
