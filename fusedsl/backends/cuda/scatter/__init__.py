@@ -9,7 +9,7 @@ merge_equal_places = File("scatter.runs").maker(
 )
 
 _FILE = File("scatter.ordered_segments")
-ordered_runs = _FILE.type("ordered_runs", "name, fold, threads", Named)
+ordered_runs = _FILE.type("ordered_runs", "name, threads", Named)
 fold_runs = _FILE.maker("fold_runs", "runs, tile", "address, indices, values, left, records")
 finish_runs = _FILE.maker("finish_runs", "runs", "address, records, blocks")
 

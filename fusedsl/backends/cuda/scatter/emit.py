@@ -62,7 +62,7 @@ def emit_ordered_scatter(kernel: KernelIR, schedule: OrderedScatterSchedule) -> 
         _compute(src, schedule.width, f"{kernel.index}(n - start)")
     else:
         _load(src, _tiles(src, schedule))
-    runs = src.bind("runs", ordered_runs(kernel.operands[scatter.operand].dtype.name, scatter.fold, schedule.threads))
+    runs = src.bind("runs", ordered_runs(kernel.operands[scatter.operand].dtype.name, schedule.threads))
     fold, finish = src.bind("fold", fold_runs(runs, TILE)), src.bind("finish", finish_runs(runs))
     pointer, blocks = src.names.pointer(scatter.operand), grid_dim()
     src.emit(fold(pointer, src.element(scatter.flat_index), src.element(scatter.value), "left", "workspace"))

@@ -1,4 +1,5 @@
-"""Intrinsics of scatters whose indices do not decrease: runs are folded in order, and stored once, without atomics.
+"""Intrinsics of sums of floats at indices that do not decrease: runs are folded in order, and stored once, without
+atomics.
 
 A run between two others of a thread's elements is stored by the thread. The first and the last one may go on outside of
 it: a warp folds them, and leaves its own first and last run as records, which a warp folds for its block, and the last
@@ -18,8 +19,7 @@ from ..tile.grid_sync import ld_relaxed, st_global
 from ..tile.loops import looped, when
 from ..tile.shuffle import WARP, shuffle
 from ..tile.tile import Tile
-from .intrinsics import QUIET_NAN
-from .runs import LANE_MASK, Run, combine_of, runs
+from .runs import LANE_MASK, Combine, Run, combine_of, runs
 
 RECORD, INDEX = 16, 8  # bytes of a record in global memory; where its index is
 AT_ONCE = 8  # records that a thread of the last block loads at once
@@ -28,58 +28,36 @@ RECORDS = 2  # of a window, a block or a thread: its first and its last run
 
 @dataclass(frozen=True)
 class OrderedRuns:
-    """A fold of runs into an array of a dtype, by blocks of so many threads."""
+    """Sums of runs of floats into an array of a dtype, by blocks of so many threads."""
 
     kind: DType
-    fold: str
     threads: int
 
     @property
-    def by_bits(self) -> bool:
-        """Whether values are compared by their bits, of which those of NaN are the largest."""
-        return self.kind.kind == "f" and self.fold == "max"
-
-    @property
     def word(self) -> ir.Type:
-        """The type that values are folded in."""
-        return ir.IntType(self.kind.bits) if self.by_bits or self.kind.kind != "f" else numba_float(self.kind)
+        """The LLVM type of a float."""
+        return ir.FloatType() if self.kind.bits == 32 else ir.DoubleType()
 
     @property
     def nothing(self) -> ir.Constant:
         """What changes no sum."""
-        return self.word(-0.0) if self.kind.kind == "f" and self.fold == "sum" else self.word(0)
+        return self.word(-0.0)
 
-    def held(self, e: Emitter, value: ir.Value) -> ir.Value:
-        """A value as it is folded."""
-        b = e.builder
-        if not self.by_bits:
-            return value
-        nan = self.word(QUIET_NAN[self.kind.bits])
-        return b.select(b.fcmp_unordered("uno", value, value), nan, b.bitcast(value, self.word))
-
-    def combine(self, e: Emitter, x: ir.Value, y: ir.Value) -> ir.Value:
-        return combine_of(self.kind, self.fold)(e, x, y)
-
-    def nothing_beside(self, total: ir.Value) -> ir.Value:
-        """What changes nothing where it is combined with a run of this total."""
-        return self.nothing if self.fold == "sum" else total
+    @property
+    def combine(self) -> Combine:
+        return combine_of(self.kind, "sum")
 
     def store(self, e: Emitter, address: ir.Value, run: Run) -> None:
-        """Combine a whole run with its element of the array: no other thread writes there."""
+        """Add a whole run to its element of the array: no other thread writes there."""
         b = e.builder
         at = b.add(address, b.mul(b.zext(run.index, I64), I64(self.kind.itemsize)))
         pointer = b.inttoptr(at, self.word.as_pointer(GLOBAL))
         b.store(self.combine(e, b.load(pointer), run.total), pointer)
 
 
-def numba_float(kind: DType) -> ir.Type:
-    """The LLVM type of a float."""
-    return ir.FloatType() if kind.bits == 32 else ir.DoubleType()
-
-
-def ordered_runs(name: str, fold: str, threads: int) -> OrderedRuns:
-    """The fold of runs into an array of this dtype."""
-    return OrderedRuns(dtype(name), fold, threads)
+def ordered_runs(name: str, threads: int) -> OrderedRuns:
+    """The sums of runs into an array of this dtype."""
+    return OrderedRuns(dtype(name), threads)
 
 
 @dataclass(frozen=True)
@@ -111,15 +89,16 @@ class SharedRecords:
             there = b.icmp_unsigned("<", number, I32(self.count))
             number = b.select(there, number, I32(self.count - 1))
             indices.append(b.load(b.gep(self.indices, [number])))
-            total = b.load(b.gep(self.totals, [number]))
-            totals.append(b.select(there, total, rule.nothing_beside(total)))
+            totals.append(b.select(there, b.load(b.gep(self.totals, [number])), rule.nothing))
         return indices, totals
 
 
-Leave = Callable[[ir.Value | int, ir.Value, ir.Value], None]  # number of a record, index, total
+StoreRecord = Callable[[int, ir.Value, ir.Value], None]  # 0 for a first run, 1 for a last one; index, total
 
 
-def _settle(e: Emitter, rule: OrderedRuns, address: ir.Value, warp_runs: Sequence[Run], leave: Leave) -> None:
+def _settle(
+    e: Emitter, rule: OrderedRuns, address: ir.Value, warp_runs: Sequence[Run], store_record: StoreRecord
+) -> None:
     """Store the runs of a warp that are whole; leave its first and its last one as two records."""
     b = e.builder
     first = shuffle(e, "idx", warp_runs[0].index, 0, WARP)
@@ -128,18 +107,18 @@ def _settle(e: Emitter, rule: OrderedRuns, address: ir.Value, warp_runs: Sequenc
         is_first, is_last = (b.icmp_signed("==", run.index, index) for index in (first, last))
         with run.ended(e), b.if_else(is_first) as (then, otherwise):
             with then:
-                leave(0, run.index, run.total)
+                store_record(0, run.index, run.total)
                 with b.if_then(is_last):
-                    leave(1, run.index, rule.nothing_beside(run.total))
+                    store_record(1, run.index, rule.nothing)
             with otherwise, b.if_else(is_last) as (then, otherwise):
                 with then:
-                    leave(1, run.index, run.total)
+                    store_record(1, run.index, run.total)
                 with otherwise:
                     rule.store(e, address, run)
     lane = b.and_(e.special_register("tid.x"), I32(LANE_MASK))
     for number, index, own in ((0, first, I32(0)), (1, last, I32(WARP - 1))):
         with b.if_then(b.and_(b.icmp_signed("<", index, I32(0)), b.icmp_signed("==", lane, own))):
-            leave(number, index, rule.nothing)
+            store_record(number, index, rule.nothing)
 
 
 def fold_runs(rule: OrderedRuns, tile: Tile) -> Callable:
@@ -157,7 +136,7 @@ def fold_runs(rule: OrderedRuns, tile: Tile) -> Callable:
         address, indices, values, left, records = given
         b = e.builder
         own = _valid_indices(e, tile, tile.widened(e, INT64, indices, kinds[1], types.int64), left)
-        held = [rule.held(e, v) for v in tile.widened(e, kind, values, kinds[2], numba_type(kind.name))]
+        held = tile.widened(e, kind, values, kinds[2], numba_type(kind.name))
         shared = SharedRecords.of_block(e, rule, RECORDS * windows * warps)
         warp = b.lshr(e.special_register("tid.x"), I32(WARP.bit_length() - 1))
         for window in range(windows):
@@ -208,23 +187,20 @@ def _ends(
             is_whole = b.and_(b.icmp_signed("!=", index, indices[0]), b.not_(continues_run))
             with Run(index, total, is_whole).ended(e):
                 rule.store(e, address, Run(index, total, is_whole))
-    return [indices[0], indices[-1]], [head, b.select(alone, rule.nothing_beside(head), totals[-1])]
+    return [indices[0], indices[-1]], [head, b.select(alone, rule.nothing, totals[-1])]
 
 
-def _into_shared(e: Emitter, shared: SharedRecords, number: ir.Value) -> Leave:
-    def leave(which: int, index: ir.Value, total: ir.Value) -> None:
-        shared.put(e, e.builder.add(number, I32(which)), index, total)
-
-    return leave
+def _into_shared(e: Emitter, shared: SharedRecords, number: ir.Value) -> StoreRecord:
+    return lambda which, index, total: shared.put(e, e.builder.add(number, I32(which)), index, total)
 
 
-def _into_memory(e: Emitter, records: ir.Value, number: ir.Value) -> Leave:
-    def leave(which: int, index: ir.Value, total: ir.Value) -> None:
+def _into_memory(e: Emitter, records: ir.Value, number: ir.Value) -> StoreRecord:
+    def store_record(which: int, index: ir.Value, total: ir.Value) -> None:
         at = _record(e, records, e.builder.add(number, I64(which)))
         st_global(e, at, total)
         st_global(e, e.builder.add(at, I64(INDEX)), index)
 
-    return leave
+    return store_record
 
 
 def _record(e: Emitter, records: ir.Value, number: ir.Value) -> ir.Value:
@@ -245,7 +221,7 @@ def finish_runs(e, address, records, blocks, *, rule: OrderedRuns):
     number = b.mul(thread, I32(RECORDS))
     several, begun, whole = passed
     shared.put(e, number, b.select(several, begun, index), b.select(several, whole, total))
-    shared.put(e, b.add(number, I32(1)), index, b.select(several, total, rule.nothing_beside(total)))
+    shared.put(e, b.add(number, I32(1)), index, b.select(several, total, rule.nothing))
     e.barrier()
     with b.if_then(b.icmp_unsigned("<", thread, I32(WARP))):
         for run in runs(e, *shared.of_lane(e, rule), rule.combine):
