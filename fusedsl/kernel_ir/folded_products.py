@@ -61,6 +61,13 @@ def grouped_products(kernels: Sequence[KernelPlan], fits: Fits) -> list[FoldedPr
     return [one for one in grouped if one is not None]
 
 
+def is_read_elsewhere(kernels: Sequence[KernelPlan], one: FoldedProduct) -> bool:
+    """Whether the products are a result, or another kernel than the reader reads them."""
+    use = kernels[one.reader].arrays[one.load.operand]
+    read = {(u.kind, u.index) for n, k in enumerate(kernels) if n != one.reader for u in k.arrays[: k.inputs]}
+    return use.kind == "result" or (use.kind, use.index) in read
+
+
 def _finishes_groups(reader: KernelPlan) -> bool:
     """Whether a kernel does nothing but fold a row, and store elements that are computed from its folds."""
     if reader.attention or reader.column_epilogue or reader.ranks or reader.pointers or len(reader.columns) != 1:

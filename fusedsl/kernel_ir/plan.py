@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Any, Literal
 
 from ..fusion.formulation import AttentionMode, Formulation, OperandCopy, ProductMode
@@ -144,6 +144,13 @@ class Plan:
         """Kernel numbers of each launch."""
         ends = list(accumulate(self.launches or (1,) * len(self.kernels), initial=0))
         return tuple(tuple(range(begin, end)) for begin, end in pairwise(ends))
+
+
+def remaining_launches(launches: Iterable[int], stays: Iterable[bool]) -> list[int]:
+    """The number of kernels in each launch, where those that do not stay are taken out."""
+    rest = iter(stays)
+    counts = [sum(islice(rest, count)) for count in launches]
+    return [count for count in counts if count]
 
 
 CLASSES = {

@@ -6,12 +6,13 @@ array that it would be a copy of.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..hardware import Hardware
 from ..ir.dims import Symbol
-from ..kernel_ir.plan import ArrayUse, KernelPlan, PaddedTemporary, Plan
+from ..kernel_ir.build.plan_temporaries import used_temporaries
+from ..kernel_ir.plan import ArrayUse, KernelPlan, PaddedTemporary, Plan, remaining_launches
 from ..runtime.layout import ArrayLayout
 from .call_steps import bind_product
 
@@ -70,19 +71,7 @@ def _without(plan: Plan, sources: Mapping[int, ArrayUse]) -> Plan:
     """The plan without the kernels that fill these temporaries, and without their memory."""
     filled = {("temporary", t) for t in sources}
     kept = [not filled & {(u.kind, u.index) for u in k.arrays[k.inputs :]} for k in plan.kernels]
-    launches = [sum(kept[k] for k in numbers) for numbers in plan.shared]
-    left = [t for t in range(len(plan.temporaries)) if t not in sources]
-    kernels = [_reading(k, sources) for k, stays in zip(plan.kernels, kept) if stays]
-    return replace(
-        plan,
-        kernels=tuple(_renumbered(k, left) for k in kernels),
-        launches=tuple(n for n in launches if n),
-        temporaries=tuple(plan.temporaries[t] for t in left),
-        padded=(),
-    )
-
-
-def _renumbered(kernel: KernelPlan, left: Sequence[int]) -> KernelPlan:
-    """A kernel of a plan that has these temporaries alone."""
-    arrays = (replace(a, index=left.index(a.index)) if a.kind == "temporary" else a for a in kernel.arrays)
-    return replace(kernel, arrays=tuple(arrays))
+    read = tuple(_reading(k, sources) for k, stays in zip(plan.kernels, kept) if stays)
+    kernels, temporaries = used_temporaries(read, plan.temporaries)
+    launches = tuple(remaining_launches(map(len, plan.shared), kept))
+    return replace(plan, kernels=kernels, launches=launches, temporaries=temporaries, padded=())

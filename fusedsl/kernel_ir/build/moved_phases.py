@@ -15,7 +15,7 @@ class MovedPhases:
     """What a reader's phases read and define, under names that the kernel of the products does not have."""
 
     def __init__(self, products: KernelPlan, reader: KernelPlan, one: FoldedProduct, phases: Sequence[Phase]):
-        self.products, self.reader, self.axes = products, reader, one.axes
+        self.products, self.reader, self.one, self.axes = products, reader, one, one.axes
         self.used = names_of(products)
         self.names = {one.load.value.name: one.store.value}
         self.arrays: list[ArrayUse] = []
@@ -42,6 +42,30 @@ class MovedPhases:
         value = self.value(load.value)
         self.loads.append(Load(value, self.products.inputs + len(self.arrays)))
         self.arrays.append(replace(use, name=value.name))
+
+    def operands(self, read_elsewhere: bool) -> tuple[list[ArrayUse], dict[int, int]]:
+        """The operands of both kernels, and the new number of each output of the products' kernel.
+
+        The products themselves are one of them only if they are `read_elsewhere`.
+        """
+        products, dropped = self.products, None if read_elsewhere else self.one.store.operand
+        outputs = [k for k in range(products.inputs, len(products.arrays)) if k != dropped]
+        inputs = [*products.arrays[: products.inputs], *self.arrays]
+        new_operand = {k: len(inputs) + n for n, k in enumerate(outputs)}
+        return [*inputs, *(products.arrays[k] for k in outputs)], new_operand
+
+    def joined(self, arrays: Sequence[ArrayUse]) -> KernelPlan:
+        """The kernel of the products, with these operands and what is read of the reader."""
+        products = self.products
+        return replace(
+            products,
+            inputs=products.inputs + len(self.arrays),
+            arrays=tuple(arrays),
+            loads=(*products.loads, *self.loads),
+            positions=(*products.positions, *self.positions),
+            scalars=(*products.scalars, *self.scalars),
+            looped=(),
+        )
 
     def array(self, operand: int) -> ArrayUse:
         """An array of the reader, along the axes of the products."""

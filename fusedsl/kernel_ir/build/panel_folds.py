@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...ir.dims import Dim, expression
 from ...ir.graph import Type
-from ..folded_products import FoldedProduct, folded_product, panel_phases
+from ..folded_products import FoldedProduct, folded_product, is_read_elsewhere, panel_phases
 from ..kernel import Load
 from ..phase import PANEL_COLUMNS, Body, PanelFolds, Phase, Store, Value
 from ..plan import ArrayUse, IterationIndex, KernelPlan
@@ -37,21 +37,16 @@ def _fold(kernels: list[KernelPlan], temporaries: list[Type], one: FoldedProduct
     place = [c.axis for c in use.at].index(len(reader.rows))
     shape = (results if use.kind == "result" else temporaries)[use.index].shape
     panels = expression("//", expression("+", shape[place], PANEL_COLUMNS - 1), PANEL_COLUMNS)
-    others = [k for k in kernels if k is not reader and any(u.index == use.index for u in _temporaries_read(k))]
-    kept = use.kind == "result" or bool(others)
+    read_elsewhere = is_read_elsewhere(kernels, one)
     states = _states(reader)
     numbers = list(range(len(temporaries), len(temporaries) + len(states)))
-    numbers = numbers if kept else [use.index, *numbers[:-1]]
+    numbers = numbers if read_elsewhere else [use.index, *numbers[:-1]]
     for number, value in zip(numbers, states):
         temporaries[number : number + 1] = [Type(value.dtype, (*shape[:place], *shape[place + 1 :], panels))]
     along = [c.axis for c in use.at if c.axis != len(reader.rows)]
     parts = [(number, value) for number, value in zip(numbers, states)]
     kernels[one.reader] = _merging(reader, along, parts, panels)
-    kernels[one.products] = _with_panels(products, reader, one, (along, parts, panels), kept)
-
-
-def _temporaries_read(kernel: KernelPlan) -> Iterator[ArrayUse]:
-    return (use for use in kernel.arrays[: kernel.inputs] if use.kind == "temporary")
+    kernels[one.products] = _with_panels(products, reader, one, (along, parts, panels), read_elsewhere)
 
 
 def _states(reader: KernelPlan) -> list[Value]:
@@ -111,10 +106,7 @@ def _with_panels(
     (phase,), (along, states, panels) = products.resident, parts
     inner = panel_phases(reader)
     moved = MovedPhases(products, reader, one, inner)
-    outputs = [k for k in range(products.inputs, len(products.arrays)) if read_elsewhere or k != one.store.operand]
-    arrays = [*products.arrays[: products.inputs], *moved.arrays]
-    place = {k: len(arrays) + n for n, k in enumerate(outputs)}
-    arrays += [products.arrays[k] for k in outputs]
+    arrays, new_operand = moved.operands(read_elsewhere)
     ranks = len(products.rows) + len(products.columns)
     at = (*(IterationIndex(0, 1, one.axes[a]) for a in along if a is not None), IterationIndex(0, 1, ranks))
     stores = []
@@ -125,18 +117,9 @@ def _with_panels(
     before = phase.panel_folds
     if before is not None:
         inner = (*before.phases, *inner)
-        stores = [*(replace(s, operand=place[s.operand]) for s in before.stores), *stores]
-    stored_rows = tuple(replace(s, operand=place[s.operand]) for s in phase.row_stores if s.operand in place)
+        stores = [*(replace(s, operand=new_operand[s.operand]) for s in before.stores), *stores]
+    row_stores = tuple(replace(s, operand=new_operand[s.operand]) for s in phase.row_stores if s.operand in new_operand)
     folded = PanelFolds(one.axes[len(reader.rows)], inner, tuple(stores))
-    changed = replace(
-        products,
-        inputs=products.inputs + len(moved.arrays),
-        arrays=tuple(arrays),
-        loads=(*products.loads, *moved.loads),
-        positions=(*products.positions, *moved.positions),
-        scalars=(*products.scalars, *moved.scalars),
-        resident=(replace(phase, row_stores=stored_rows, panel_folds=folded),),
-        looped=(),
-        ranks=(panels,),
-    )
+    resident = (replace(phase, row_stores=row_stores, panel_folds=folded),)
+    changed = replace(moved.joined(arrays), resident=resident, ranks=(panels,))
     return replace(changed, digest=digest_of(changed))
