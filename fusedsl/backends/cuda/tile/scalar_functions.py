@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.types import DType, dtype
-from ..compiler.numba_backend import VOID, Emitter, ScalarFunction, emitted, ir, numba_type, types
+from ..compiler.numba_backend import Emitter, ScalarFunction, emitted, ir, numba_type, types
+from .shuffle import sync_warp
 
 
 def scalar_types(signature: str) -> tuple[list[DType], list[DType]]:
@@ -61,7 +62,7 @@ def mapped(signature: str, count: int, values_of: Callable, step: int = 0) -> Ca
             results = []
             for k in range(count):
                 if step and k and k % step == 0:
-                    e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], side_effect=True)
+                    sync_warp(e)
                 results.append(body.emit(e, [values_of_argument[k] for values_of_argument in lists]))
             packed = [e.pack(t, [m[n] for m in results]) for n, t in enumerate(tuples)]
             return packed[0] if len(packed) == 1 else e.pack(result, packed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..compiler.numba_backend import I32, I64, Emitter, ir
+from ..compiler.numba_backend import I32, I64, VOID, Emitter, ir
 
 WARP = 32
 
@@ -37,3 +37,8 @@ def ballot_bits(e: Emitter, flag: ir.Value) -> ir.Value:
     """A word with a bit for each lane of the warp (vote.ballot)."""
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
     return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], side_effect=True)
+
+
+def sync_warp(e: Emitter) -> None:
+    """All lanes of the warp arrive; what they have written is there for all of them."""
+    e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], side_effect=True)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .....ir.types import DType, dtype
-from ...compiler.numba_backend import F32, F64, I32, VOID, Emitter, emitted, intrinsic, ir, numba_type, types
+from ...compiler.numba_backend import F32, F64, I32, Emitter, emitted, intrinsic, ir, numba_type, types
 from ...mma.fragment import matrices, mma_sync
 from ...mma.fragment_layout import ROWS
 from ...mma.smem_swizzle import CHUNKS, start_of, swizzled
 from ...mma.tile_sizes import COPY_BYTES, SWIZZLE_BYTES
 from ...tile.memory import ld_shared, st_shared
+from ...tile.shuffle import sync_warp
 
 PANEL = 64  # elements of 16 bits in a line of a panel
 STEP = 16  # K of one mma.sync
@@ -147,14 +148,14 @@ def store_p(name: str, rows: int, columns: int) -> Callable:
         row, t = _own_row(e)
         start, elements = start_of(e, e.cast(to, kinds[0], i32), row), e.unpack(values, count)
         elements = [e.cast(v, kinds[1].dtype, numba_type(name)) for v in elements]
-        e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], side_effect=True)
+        sync_warp(e)
         for k in range(columns // 8):
             offset, panel = _pair_offset(e, kind, row, t, k)
             at = b.add(b.add(start, offset), I32(panel * rows * SWIZZLE_BYTES))
             for r in range(ROWS):
                 own = elements[4 * k + 2 * r : 4 * k + 2 * r + 2]
                 st_shared(e, kind, 2, b.add(at, I32(8 * SWIZZLE_BYTES * r)), own)
-        e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], side_effect=True)
+        sync_warp(e)
 
     return emit
 

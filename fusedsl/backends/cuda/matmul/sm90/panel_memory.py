@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from .....ir.types import DType, dtype
 from .....kernel_ir.phase import PANEL_COLUMNS
-from ...compiler.numba_backend import I16, I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
+from ...compiler.numba_backend import I16, I32, I64, Emitter, intrinsic, ir, numba_type, types
 from ...mma.fragment_layout import ROWS
 from ...mma.smem_swizzle import start_of, swizzled
 from ...mma.tile_sizes import WARP_ROWS, WARPGROUP
 from ...tile.element import narrowed_value, pair, stored_elements, unpaired, widened_value
 from ...tile.element_registers import is_packed
 from ...tile.memory import ld_shared, load_vector, store_vector
-from ...tile.shuffle import shuffle
+from ...tile.shuffle import shuffle, sync_warp
 from ...tile.thread_index import thread_here
 from ...tile.valid_elements import ValidElements
 
@@ -148,7 +148,7 @@ def store_staged_rows() -> Callable:
             box, limit = e.cast(panel, at, types.int32), e.cast(end, valid, types.int32)
             limit = b.select(b.icmp_signed("<", limit, I32(PANEL_COLUMNS)), limit, I32(PANEL_COLUMNS))
             starts, exist = e.unpack(addresses, ROWS), e.unpack(flags, ROWS)
-            _sync_warp(e)
+            sync_warp(e)
             for row in range(WARP_ROWS):
                 owner = I32(row % 8 * ROW_THREADS)
                 address = shuffle(e, "idx", starts[row // 8], owner)
@@ -158,7 +158,7 @@ def store_staged_rows() -> Callable:
                 place = b.add(start_of(e, box, line), swizzled(e, line, b.lshr(lane, I32(2))))
                 (word,) = ld_shared(e, dtype("uint32"), 1, b.add(place, b.shl(b.and_(lane, I32(3)), I32(2))))
                 _store_row(e, word, address, lane, count)
-            _sync_warp(e)
+            sync_warp(e)
 
         return types.void, emit
 
@@ -181,11 +181,6 @@ def _store_row(e: Emitter, own: ir.Value, address: ir.Value, lane: ir.Value, cou
     store_vector(e, dtype("uint32"), 1, at, [word], ValidElements(b.zext(whole, I32)))
     store_vector(e, dtype("uint16"), 1, at, [b.trunc(word, I16)], ValidElements(b.zext(single, I32)))
     store_vector(e, dtype("uint16"), 1, address, [b.trunc(own, I16)], ValidElements(b.zext(first, I32)))
-
-
-def _sync_warp(e: Emitter) -> None:
-    """What the lanes of the warp have written is there for all of them."""
-    e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], side_effect=True)
 
 
 Typed = tuple[ir.Value, types.Type]
