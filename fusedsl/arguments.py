@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,10 +60,8 @@ class Arguments:
         self.static: list[Any] = []
         self.left_out: list[Any] = []  # attributes that no call can take
         self._objects = 0  # that hold what is described
-        positional = [names[k] if k < len(names) else f"arg{k}" for k in range(len(args))]
-        self._lead = _lead(dict(zip(positional, args)) | dict(keywords), described)
         self.placeholders = (
-            tuple(self._traced(a, name) for a, name in zip(args, positional)),
+            tuple(self._traced(a, name) for a, name in zip(args, _positional_names(args, names))),
             {name: self._traced(a, name) for name, a in keywords.items()},
         )
         self.aliases = _aliases(self.facts)
@@ -110,8 +109,8 @@ class Arguments:
                 message = f"{name} is a {type_name(type(x))}, whose own rules a trace would drop"
                 raise Untraceable(message, "argument.type", help=f"pass {name}.to_numpy()")
             facts = self.described(x, name)
-            if self._objects and self._lead is not None:
-                library_and_device({**self._lead, name: facts})
+            if self._objects:
+                library_and_device({**self._first_array, name: facts})
         except FusedslError as fault:
             if not self._objects:
                 raise
@@ -132,6 +131,14 @@ class Arguments:
                 fields[key] = part
         self._objects -= 1
         return TracedContainer(x, fields)
+
+    @cached_property
+    def _first_array(self) -> dict[str, ArrayFacts | Weak]:
+        """The facts of the first array outside of objects, by its name: it says where a call runs."""
+        args, keywords = self.given
+        arguments = dict(zip(_positional_names(args, self.names), args)) | dict(keywords)
+        arrays = {name: x for name, x in arguments.items() if is_array(x) and not is_labelled_type(type(x)) and x.shape}
+        return {name: self.described(arrays[name], name) for name in list(arrays)[:1]}
 
     @property
     def unchanged(self) -> bool:
@@ -173,12 +180,9 @@ class Arguments:
         return frozenset(k for k, v in enumerate(self.values) if isinstance(v, np.generic))
 
 
-def _lead(arguments: Mapping[str, Any], described: Describe) -> dict[str, ArrayFacts | Weak] | None:
-    """The first array outside of objects, which says where a call runs; None if no object holds arrays."""
-    if not any(is_object(x) and holds_arrays(x) for x in arguments.values()):
-        return None
-    arrays = {name: x for name, x in arguments.items() if is_array(x) and not is_labelled_type(type(x)) and x.shape}
-    return {name: described(arrays[name], name) for name in list(arrays)[:1]}
+def _positional_names(args: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """The names of positional arguments: of parameters, as far as there are any."""
+    return [names[k] if k < len(names) else f"arg{k}" for k in range(len(args))]
 
 
 def _aliases(facts: Sequence[ArrayFacts | Weak]) -> dict[int, int]:
