@@ -68,7 +68,7 @@ def load(place: str, values: Mapping[str, Any], maker: str | None, xp: Any) -> O
     value = _named(names, name, path)
     call = value if isinstance(value, (Kernel, Fused)) else Fused(value, current())
     if maker is None:
-        return OwnKernel(name, call, _drawn(values, xp))
+        return OwnKernel(name, call, _random_arguments(values, xp))
     arguments = _named(names, maker, path)()
     if not isinstance(arguments, Mapping):
         arguments = dict(zip(_parameters(call), arguments if isinstance(arguments, (tuple, list)) else (arguments,)))
@@ -90,7 +90,7 @@ def _parameters(call: Kernel | Fused) -> Sequence[str]:
     return call.params if isinstance(call, Kernel) else list(inspect.signature(call.function).parameters)
 
 
-def _drawn(values: Mapping[str, Any], xp: Any) -> dict[str, Any]:
+def _random_arguments(values: Mapping[str, Any], xp: Any) -> dict[str, Any]:
     """Random arrays for specs: normal floats, and integers that are indices of the shortest axis."""
     generator = np.random.default_rng(1)
     least = min([n for s in values.values() if isinstance(s, Spec) for n in s.shape], default=1)
